@@ -1,0 +1,212 @@
+"""From a plan to receipts: each leg's model is found and looked at, its battery runs in a child, and its receipt is written."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from agent.contracts import RecordedContract
+from agent.digests import sha256_of_file
+from agent.errors import AgentError, ArchitectureMismatch, InfraError, ModelMissing
+from agent.header.reader import Header, read_model_header
+from agent.header.role import require_causal
+from agent.lanes.result import LaneResult, Status
+from agent.receipt.receipt import Receipt, TestedFile, TestedSubject, write_receipt
+from agent.receipt.surroundings import describe_run, describe_runner
+from agent.runner.job import Job
+from agent.runner.supervise import Outcome, supervise
+from agent.twin.build import build_twin
+from agent.twin.catalog import recipe_for
+from matrixgen.leg import Leg, Plan
+
+_TWIN_PROVES = "the graph, the contract of every cut and the layout of state, on this build, for this architecture and layer pattern"
+_TWIN_DOES_NOT = "anything about the real weights, their quantisation or the range of their activations"
+_WEIGHTS_PROVE = "that these files, on this build and device, give the same bits split as whole, for the workloads of the lanes"
+_WEIGHTS_DO_NOT = "other quantisations, other devices, or longer contexts than the lanes use"
+
+
+class Reporter(Protocol):
+    """Who is told how a certification gets on. Calls may come from several threads."""
+
+    def leg_started(self, leg: Leg) -> None:
+        """A leg begins."""
+
+    def lane_started(self, leg: Leg, lane: str) -> None:
+        """A lane of it begins."""
+
+    def lane_finished(self, leg: Leg, result: LaneResult) -> None:
+        """A lane of it ended."""
+
+    def leg_finished(self, leg: Leg, receipt: Receipt, path: Path) -> None:
+        """A leg ended and its receipt is written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to run a plan here.
+
+    Attributes:
+        receipts: folder of the receipts.
+        twins: folder in which twins are kept.
+        contracts: recorded contracts by architecture.
+        model: the GGUF to test for a leg on weights; None where there is none on this machine.
+        device: device to use instead of the one that a leg's backend names.
+        threads: of the CPU backend, in one leg.
+        jobs: legs at once.
+        fault: a seeded fault to run with; None for a real run.
+    """
+
+    receipts: Path
+    twins: Path
+    contracts: Mapping[str, RecordedContract]
+    model: Path | None = None
+    device: str | None = None
+    threads: int = 1
+    jobs: int = 1
+    fault: str | None = None
+
+
+def certify(plan: Plan, legs: tuple[Leg, ...], options: Options, reporter: Reporter) -> tuple[Receipt, ...]:
+    """Run `legs` of `plan` and return their receipts in the same order."""
+    with ThreadPoolExecutor(max_workers=options.jobs) as pool:
+        return tuple(pool.map(lambda leg: _certify_leg(plan, leg, options, reporter), legs))
+
+
+def _certify_leg(plan: Plan, leg: Leg, options: Options, reporter: Reporter) -> Receipt:
+    """Run one leg. An unfinished receipt is on the disk before anything else happens, so that a lost leg is not silent."""
+    reporter.leg_started(leg)
+    started = _now()
+    unfinished = _all_lanes(leg, Status.INFRA, "the leg did not run to its end")
+    write_receipt(_receipt(plan, leg, started, _untested(leg), _empty_outcome(unfinished)), options.receipts)
+
+    subject, outcome = _test(leg, options, _LegObserver(leg, reporter))
+    receipt = _receipt(plan, leg, started, subject, outcome)
+    reporter.leg_finished(leg, receipt, write_receipt(receipt, options.receipts))
+    return receipt
+
+
+def _test(leg: Leg, options: Options, observer: _LegObserver) -> tuple[TestedSubject, Outcome]:
+    subject = _untested(leg)
+    try:
+        path = _find_model(leg, options)
+        header = read_model_header(path)
+        subject = _describe_subject(leg, header)
+        require_causal(header)
+        if header.architecture != leg.family.arch:
+            raise ArchitectureMismatch(
+                f"{path.name} is of architecture {header.architecture!r}; the row {leg.family.family} says {leg.family.arch!r}. "
+                "Correct the row, or test the file under the family that it belongs to."
+            )
+    except AgentError as error:
+        status = Status.INFRA if isinstance(error, InfraError) else Status.FAIL
+        results = _all_lanes(leg, status, str(error))
+        for result in results:
+            observer.lane_finished(result)
+        return subject, _empty_outcome(results)
+    job = Job(
+        model=path,
+        device=options.device or leg.backend,
+        threads=options.threads,
+        family=leg.family,
+        random_weights=leg.subject == "twin",
+        recorded=options.contracts.get(header.architecture),
+        lanes=tuple((lane.name, lane.params) for lane in leg.lanes),
+        fault=options.fault,
+    )
+    return subject, _require_evidence(leg, supervise(job, observer, leg.timeout_minutes * 60))
+
+
+def _require_evidence(leg: Leg, outcome: Outcome) -> Outcome:
+    """A leg for an accelerator counts only if nodes of the graph ran there."""
+    name = outcome.device.get("name")
+    if name is None or leg.backend == "cpu" or outcome.nodes_by_device.get(str(name), 0) > 0:
+        return outcome
+    where = ", ".join(f"{count} on {device}" for device, count in outcome.nodes_by_device.items())
+    message = f"no node of the graph ran on {name} ({where}): the work was done elsewhere"
+    return Outcome(_all_lanes(leg, Status.INFRA, message), outcome.engine, outcome.device, outcome.nodes_by_device, outcome.log)
+
+
+def _find_model(leg: Leg, options: Options) -> Path:
+    if leg.subject == "twin":
+        return build_twin(recipe_for(leg.family.arch or "", family=leg.family.family), options.twins)
+    if options.model is None:
+        raise ModelMissing(f"the weights of {leg.family.family} are not on this machine: give the file with --model, or use --twin")
+    return options.model
+
+
+def _describe_subject(leg: Leg, header: Header) -> TestedSubject:
+    twin = leg.subject == "twin"
+    return TestedSubject(
+        kind=leg.subject,
+        architecture=header.architecture,
+        files=tuple(
+            TestedFile(name=shard.path.name, size=shard.file_size, sha256=sha256_of_file(shard.path)) for shard in header.shards
+        ),
+        recipe=recipe_for(header.architecture, family=leg.family.family).digest if twin else None,
+        proves=_TWIN_PROVES if twin else _WEIGHTS_PROVE,
+        does_not_prove=_TWIN_DOES_NOT if twin else _WEIGHTS_DO_NOT,
+    )
+
+
+def _untested(leg: Leg) -> TestedSubject:
+    return TestedSubject(
+        kind=leg.subject, architecture="", files=(), recipe=None, proves="nothing", does_not_prove="anything: no model was tested"
+    )
+
+
+def _receipt(plan: Plan, leg: Leg, started: str, subject: TestedSubject, outcome: Outcome) -> Receipt:
+    return Receipt(
+        leg=leg.id,
+        plan=plan.digest,
+        event=plan.event,
+        family=leg.family.to_row(),
+        pin=plan.pin.to_json(),
+        build_key=leg.build_key,
+        subject=subject,
+        engine=outcome.engine,
+        device=outcome.device,
+        nodes_by_device=outcome.nodes_by_device,
+        runner=describe_runner(),
+        run=describe_run(os.environ),
+        started_at=started,
+        finished_at=_now(),
+        lanes=outcome.results,
+        log=outcome.log,
+    )
+
+
+def _all_lanes(leg: Leg, status: Status, message: str) -> tuple[LaneResult, ...]:
+    return tuple(
+        LaneResult(lane=lane.name, status=status, comparisons=0, summary=message, problems=(message,)) for lane in leg.lanes
+    )
+
+
+def _empty_outcome(results: tuple[LaneResult, ...]) -> Outcome:
+    return Outcome(results=results, engine={}, device={}, nodes_by_device={}, log="")
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+class _LegObserver:
+    """Passes on what a child says, with its leg."""
+
+    def __init__(self, leg: Leg, reporter: Reporter) -> None:
+        self._leg = leg
+        self._reporter = reporter
+        self._lock = threading.Lock()
+
+    def lane_started(self, lane: str) -> None:
+        with self._lock:
+            self._reporter.lane_started(self._leg, lane)
+
+    def lane_finished(self, result: LaneResult) -> None:
+        with self._lock:
+            self._reporter.lane_finished(self._leg, result)

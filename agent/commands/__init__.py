@@ -1,0 +1,1 @@
+"""The commands of skippy-agent, one module each: options in, exit code out."""

@@ -1,0 +1,127 @@
+"""`skippy-agent certify`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from agent.certify import Options, certify
+from agent.commands.folders import twin_folder
+from agent.commands.select import plan_here
+from agent.contracts import load_contracts
+from agent.errors import UsageError
+from agent.lanes.result import Status
+from agent.receipt.receipt import Receipt
+from matrixgen.leg import Leg, Plan
+from matrixgen.manifest import load_manifest
+from matrixgen.plan import read_plan
+
+_EXIT_CODES = {Status.PASS: 0, Status.FAIL: 1, Status.INFRA: 4}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifyRequest:
+    """What the user asked for; see `skippy-agent certify --help`."""
+
+    families: tuple[str, ...]
+    tiers: tuple[int, ...]
+    plan_file: Path | None
+    leg_ids: tuple[str, ...]
+    event: str
+    model: Path | None
+    twin: bool
+    device: str | None
+    threads: int | None
+    jobs: int | None
+    receipts: Path
+    manifests: Path | None
+    as_json: bool
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """From the options of the command line.
+
+        Raises:
+            UsageError: they do not go together.
+        """
+        request = cls(**options)
+        if request.plan_file and (request.families or request.tiers):
+            raise UsageError("--plan already says which families run: leave out FAMILY and --tier, and choose legs with --leg")
+        if not (request.plan_file or request.families or request.tiers):
+            raise UsageError("nothing to certify: name a family, a --tier or a --plan")
+        if request.leg_ids and not request.plan_file:
+            raise UsageError("--leg names a leg of a plan: give the plan with --plan")
+        if request.model and request.twin:
+            raise UsageError("--model is a real file and --twin a random one: choose one of them")
+        return request
+
+
+def run(request: CertifyRequest) -> int:
+    """Certify; returns the exit code."""
+    plan, legs, manifests = _choose(request)
+    if request.model and len(legs) != 1:
+        raise UsageError(f"--model is one file, and {len(legs)} legs were selected: name one family")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    twins_only = all(leg.subject == "twin" for leg in legs)
+    options = Options(
+        receipts=request.receipts,
+        twins=twin_folder(),
+        contracts=load_contracts(manifests),
+        model=request.model,
+        device=request.device,
+        threads=request.threads or (1 if twins_only else cores),
+        jobs=request.jobs or (cores if twins_only else 1),
+    )
+    receipts = _run_and_report(request, plan, legs, options)
+    statuses = {receipt.status for receipt in receipts}
+    worst = Status.FAIL if Status.FAIL in statuses else Status.INFRA if Status.INFRA in statuses else Status.PASS
+    return _EXIT_CODES[worst]
+
+
+def _choose(request: CertifyRequest) -> tuple[Plan, tuple[Leg, ...], Path]:
+    if request.plan_file:
+        plan = read_plan(request.plan_file)
+        legs = tuple(plan.leg(leg_id) for leg_id in request.leg_ids) or plan.legs
+        return plan, legs, load_manifest(request.manifests).root
+    subject = "twin" if request.twin else "weights" if request.model else None
+    manifest, plan = plan_here(
+        request.manifests,
+        families=request.families,
+        tiers=request.tiers,
+        event=request.event,
+        subject=subject,
+        device=request.device,
+    )
+    return plan, plan.legs, manifest.root
+
+
+def _run_and_report(request: CertifyRequest, plan: Plan, legs: tuple[Leg, ...], options: Options) -> tuple[Receipt, ...]:
+    from agent.reporters.plain import PlainReporter, SilentReporter
+
+    started = time.perf_counter()
+    if request.as_json:
+        receipts = certify(plan, legs, options, SilentReporter())
+        sys.stdout.write(json.dumps([receipt.to_json() for receipt in receipts]) + "\n")
+        return receipts
+
+    from rich.console import Console
+
+    from agent.reporters.live import LiveReporter
+    from agent.reporters.summary import print_summary
+
+    console = Console(highlight=False)
+    for entry in plan.skipped:
+        console.print(f"[yellow]note[/] {entry.family}: {entry.reason}")
+    if console.is_terminal:
+        with LiveReporter(console, legs) as reporter:
+            receipts = certify(plan, legs, options, reporter)
+    else:
+        receipts = certify(plan, legs, options, PlainReporter(sys.stderr))
+    print_summary(console, receipts, options.receipts, time.perf_counter() - started)
+    return receipts

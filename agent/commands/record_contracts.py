@@ -1,0 +1,29 @@
+"""`skippy-agent record-contracts`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.commands.folders import twin_folder
+from agent.contracts import RecordedContract, load_contracts, write_contracts
+from agent.runner.examine import examine
+from agent.twin.build import build_twin
+from agent.twin.catalog import recipe_for
+from matrixgen.manifest import load_manifest
+from matrixgen.plan import select
+
+
+def run(families: Sequence[str], tiers: Sequence[int], *, manifests: Path | None) -> int:
+    """Record the contracts of the selected families' architectures; returns the exit code."""
+    manifest = load_manifest(manifests)
+    contracts = dict(load_contracts(manifest.root))
+    for family in select(manifest.families, families):
+        if family.arch is None or (not families and family.tier not in tiers):
+            continue
+        path = build_twin(recipe_for(family.arch, family=family.family), twin_folder())
+        contracts[family.arch] = RecordedContract.from_json(examine(path, "cpu")["recorded"])
+        sys.stderr.write(f"{family.arch}: {' + '.join(contracts[family.arch].frontier)}\n")
+    write_contracts(manifest.root, contracts)
+    return 0

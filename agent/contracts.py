@@ -1,0 +1,99 @@
+"""Recorded contracts: what crossed the cuts of an architecture when somebody last looked, in terms that hold for any depth."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.engine.contract import Contract, Cut
+from agent.errors import ContractsInvalid
+from matrixgen.files import write_atomically
+
+FILE_NAME = "contracts.json"
+
+_LAYER_SUFFIX = re.compile(r"^(.*[-@])(\d+)(.*)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedContract:
+    """The contract of an architecture.
+
+    Attributes:
+        frontier: what crosses, with the layer relative to the cut k (``l_out-{k-1}``) unless it is one and the same
+            tensor at every cut (``mul_mat@0``).
+        tokens: token ids cross as well.
+        caches: the distinct sets of cache tensors that a layer keeps.
+        shared_state: layers read caches of layers below, which forbids cuts.
+    """
+
+    frontier: tuple[str, ...]
+    tokens: bool
+    caches: tuple[str, ...]
+    shared_state: bool
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RecordedContract:
+        """From plain JSON values."""
+        return cls(
+            frontier=tuple(data["frontier"]),
+            tokens=bool(data["tokens"]),
+            caches=tuple(data["caches"]),
+            shared_state=bool(data["shared_state"]),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self)
+
+
+def describe(contract: Contract) -> RecordedContract:
+    """The contract of a model as it is recorded."""
+    legal = [cut for cut in contract.cuts if cut.legal]
+    return RecordedContract(
+        frontier=tuple(sorted({pattern for cut in legal for pattern in _patterns(cut)})),
+        tokens=any(cut.tokens for cut in legal),
+        caches=tuple(sorted({"+".join(names) or "none" for names in contract.caches})),
+        shared_state=any(cut.forbidden_by for cut in contract.cuts),
+    )
+
+
+def _patterns(cut: Cut) -> list[str]:
+    return [_relative(crossing.label, cut.layer) for crossing in cut.frontier]
+
+
+def _relative(label: str, cut: int) -> str:
+    match = _LAYER_SUFFIX.match(label)
+    if match and int(match[2]) == cut - 1 and cut > 1:
+        return f"{match[1]}{{k-1}}{match[3]}"
+    if match and cut == 1:
+        # at the first cut "layer 0" and "the layer before the cut" are the same
+        return f"{match[1]}{{k-1}}{match[3]}" if match[1].startswith("l_out") else label
+    return label
+
+
+def load_contracts(manifests: Path) -> dict[str, RecordedContract]:
+    """All recorded contracts by architecture; none where the file does not exist.
+
+    Raises:
+        ContractsInvalid: the file cannot be read as what `write_contracts` writes.
+    """
+    path = manifests / FILE_NAME
+    if not path.exists():
+        return {}
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return {architecture: RecordedContract.from_json(entry) for architecture, entry in data.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ContractsInvalid(f"{path} is not a file of recorded contracts ({error}): restore it, or record it again") from error
+
+
+def write_contracts(manifests: Path, contracts: Mapping[str, RecordedContract]) -> None:
+    """Write all contracts, one architecture a line, sorted."""
+    lines = [
+        f"{json.dumps(architecture)}: {json.dumps(contracts[architecture].to_json())}" for architecture in sorted(contracts)
+    ]
+    write_atomically(manifests / FILE_NAME, "{\n" + ",\n".join(lines) + "\n}\n")

@@ -1,0 +1,97 @@
+"""A GGUF model loaded by llama.cpp onto one device."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from agent.engine.devices import Device
+from agent.engine.library import load_library
+from agent.errors import ModelRefused
+
+_ALL_LAYERS = 999
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """What llama.cpp says of a loaded model.
+
+    Attributes:
+        architecture: `general.architecture`.
+        n_layer: layers of the trunk, without prediction (MTP) layers.
+        n_embd: width of the hidden state, in elements.
+        n_vocab: size of the vocabulary.
+        recurrent, hybrid, encoder: llama.cpp's own classification.
+    """
+
+    architecture: str
+    n_layer: int
+    n_embd: int
+    n_vocab: int
+    recurrent: bool
+    hybrid: bool
+    encoder: bool
+
+
+class Model:
+    """A loaded model; free it with `close` or use it as a context manager."""
+
+    def __init__(self, path: Path, device: Device) -> None:
+        """Load `path` whole onto `device`.
+
+        Raises:
+            ModelRefused: llama.cpp returned no model. Its own words are on standard error.
+        """
+        library = load_library()
+        self._llama: Any = library.llama
+        self.device = device
+        params = self._llama.llama_model_default_params()
+        if device.is_cpu:
+            # an empty list: no other device may take a part of the work, whatever the build offers
+            devices = (ctypes.c_void_p * 1)(None)
+            params.n_gpu_layers = 0
+        else:
+            devices = (ctypes.c_void_p * 2)(device.handle, None)
+            params.n_gpu_layers = _ALL_LAYERS
+        params.devices = ctypes.cast(devices, ctypes.c_void_p)
+        self._devices = devices
+        handle = self._llama.llama_model_load_from_file(str(path).encode(), params)
+        if not handle:
+            raise ModelRefused(f"llama.cpp {library.version} does not load {path.name}: see its message above")
+        self.handle: Any = handle
+        self.path = path
+        self.facts = self._read_facts()
+
+    def _read_facts(self) -> ModelFacts:
+        llama, handle = self._llama, self.handle
+        vocab = llama.llama_model_get_vocab(handle)
+        return ModelFacts(
+            architecture=self.metadata("general.architecture") or "",
+            n_layer=llama.llama_model_n_layer(handle),
+            n_embd=llama.llama_model_n_embd(handle),
+            n_vocab=llama.llama_vocab_n_tokens(vocab),
+            recurrent=bool(llama.llama_model_is_recurrent(handle)),
+            hybrid=bool(llama.llama_model_is_hybrid(handle)),
+            encoder=bool(llama.llama_model_has_encoder(handle)),
+        )
+
+    def metadata(self, key: str) -> str | None:
+        """A metadata value as text, or None where the file has no such key."""
+        buffer = ctypes.create_string_buffer(256)
+        length = self._llama.llama_model_meta_val_str(self.handle, key.encode(), buffer, len(buffer))
+        return None if length < 0 else buffer.value.decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Free the model. Sessions on it must be closed before."""
+        if self.handle:
+            self._llama.llama_model_free(self.handle)
+            self.handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

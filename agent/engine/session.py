@@ -1,0 +1,188 @@
+"""A session: one llama.cpp context, its memory, and a tap on the nodes that it computes."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from agent.engine.library import load_library
+from agent.engine.model import Model
+from agent.errors import ContextFailed, DecodeFailed, StateRefused
+
+Logits = npt.NDArray[np.float32]
+Tokens = npt.NDArray[np.int32]
+
+# llama.h: LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY, the recurrent and sliding-window part of a sequence
+PARTIAL_STATE = 1
+
+
+class Tap(Protocol):
+    """What looks at, and may change, the nodes of a decode."""
+
+    def ask(self, pointer: int) -> bool:
+        """Before a node is computed: is its data wanted?"""
+
+    def done(self, pointer: int) -> bool:
+        """A wanted node has been computed; False stops the graph."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Everything of a context that may change the bits of a result.
+
+    Attributes:
+        micro_batch: tokens in one graph (`n_ubatch`).
+        threads: of the CPU backend.
+        context: cells a sequence (`n_ctx / n_seq_max`).
+        sequences: how many sequences the memory holds (`n_seq_max`). Some architectures of the pin (kimi-linear) abort
+            unless it divides `micro_batch`.
+    """
+
+    micro_batch: int
+    threads: int = 1
+    context: int = 256
+    sequences: int = 4
+
+
+class Session:
+    """A context of a model. The bits of its results depend on its `Shape`, its tokens and nothing else."""
+
+    def __init__(self, model: Model, shape: Shape) -> None:
+        """Create the context.
+
+        Raises:
+            ContextFailed: llama.cpp returned none.
+        """
+        self._llama: Any = load_library().llama
+        self.model = model
+        self.shape = shape
+        self._tap: Tap | None = None
+        self._failure: BaseException | None = None
+
+        params = self._llama.llama_context_default_params()
+        params.n_ctx = shape.context * shape.sequences
+        params.n_batch = shape.context
+        params.n_ubatch = shape.micro_batch
+        params.n_seq_max = shape.sequences
+        params.n_threads = params.n_threads_batch = shape.threads
+        params.no_perf = True
+        params.swa_full = False  # as servers run it: a sliding window keeps its window, not the whole context
+        self._callback = self._llama.ggml_backend_sched_eval_callback(self._on_node)
+        params.cb_eval = self._callback
+        self.handle: Any = self._llama.llama_init_from_model(model.handle, params)
+        if not self.handle:
+            raise ContextFailed(
+                f"llama.cpp creates no context for {model.path.name} "
+                f"({params.n_ctx} cells, micro-batch {shape.micro_batch}): see its message above"
+            )
+        self._memory = self._llama.llama_get_memory(self.handle)
+
+    # -- decoding ---------------------------------------------------------------------------------------------------------
+
+    def decode(self, tokens: Tokens, position: int, sequence: int = 0, tap: Tap | None = None) -> Logits:
+        """Decode `tokens` at `position` of `sequence` and return the logits of every one of them.
+
+        Returns:
+            float32, (len(tokens), n_vocab).
+
+        Raises:
+            DecodeFailed: `llama_decode` did not return 0.
+        """
+        count = len(tokens)
+        token_ids = np.ascontiguousarray(tokens, dtype=np.int32)
+        positions = np.arange(position, position + count, dtype=np.int32)
+        n_sequence_ids = np.ones(count, dtype=np.int32)
+        one_sequence = np.array([sequence], dtype=np.int32)
+        sequence_ids = (ctypes.POINTER(ctypes.c_int32) * count)(*[_pointer(one_sequence, ctypes.c_int32)] * count)
+        wanted = np.ones(count, dtype=np.int8)
+        batch = self._llama.llama_batch(
+            n_tokens=count,
+            token=_pointer(token_ids, ctypes.c_int32),
+            pos=_pointer(positions, ctypes.c_int32),
+            n_seq_id=_pointer(n_sequence_ids, ctypes.c_int32),
+            seq_id=sequence_ids,
+            logits=_pointer(wanted, ctypes.c_int8),
+        )
+        self._tap, self._failure = tap, None
+        status = self._llama.llama_decode(self.handle, batch)
+        self._tap = None
+        if self._failure is not None:
+            raise self._failure
+        if status != 0:
+            raise DecodeFailed(f"llama_decode returned {status} for {count} tokens at position {position} of sequence {sequence}")
+        logits = self._llama.llama_get_logits(self.handle)
+        return np.ctypeslib.as_array(logits, (count, self.model.facts.n_vocab)).copy()
+
+    def _on_node(self, pointer: int, ask: bool, _user_data: Any) -> bool:
+        tap = self._tap
+        if tap is None or self._failure is not None:
+            return False
+        try:
+            return tap.ask(pointer) if ask else tap.done(pointer)
+        except Exception as error:  # noqa: BLE001 - an exception cannot cross C code; `decode` raises it
+            self._failure = error
+            return False
+
+    # -- state ------------------------------------------------------------------------------------------------------------
+
+    def export_state(self, sequence: int, flags: int = 0) -> bytes:
+        """The state of one sequence as bytes; `PARTIAL_STATE` gives its recurrent and sliding-window part.
+
+        Raises:
+            StateRefused: llama.cpp wrote another number of bytes than it announced.
+        """
+        size = self._llama.llama_state_seq_get_size_ext(self.handle, sequence, flags)
+        buffer = (ctypes.c_uint8 * size)()
+        written = self._llama.llama_state_seq_get_data_ext(self.handle, buffer, size, sequence, flags)
+        if written != size:
+            raise StateRefused(f"export of sequence {sequence} wrote {written} bytes of the {size} announced")
+        return bytes(buffer)
+
+    def import_state(self, state: bytes, sequence: int, flags: int = 0) -> None:
+        """Restore an exported state into `sequence`.
+
+        Raises:
+            StateRefused: llama.cpp did not read all of it.
+        """
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        read = self._llama.llama_state_seq_set_data_ext(self.handle, buffer, len(state), sequence, flags)
+        if read != len(state):
+            raise StateRefused(f"import into sequence {sequence} read {read} of {len(state)} bytes")
+
+    def copy_sequence(self, source: int, target: int) -> None:
+        """Let `target` share the cells of `source`: a resident cache hit."""
+        self._llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def remove_sequence(self, sequence: int) -> None:
+        """Forget `sequence`; cells that others share stay.
+
+        Raises:
+            StateRefused: llama.cpp says that it cannot.
+        """
+        if not self._llama.llama_memory_seq_rm(self._memory, sequence, -1, -1):
+            raise StateRefused(f"sequence {sequence} could not be removed")
+
+    def last_position(self, sequence: int) -> int:
+        """The highest position in memory for `sequence`; -1 when it is empty."""
+        return int(self._llama.llama_memory_seq_pos_max(self._memory, sequence))
+
+    def close(self) -> None:
+        """Free the context."""
+        if self.handle:
+            self._llama.llama_free(self.handle)
+            self.handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _pointer(array: npt.NDArray[Any], kind: Any) -> Any:
+    return array.ctypes.data_as(ctypes.POINTER(kind))

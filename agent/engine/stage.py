@@ -1,0 +1,166 @@
+"""One stage of a split: the layers [start, end) of a model, fed with what crossed the cut before it.
+
+A stage runs the whole graph. What makes it a stage is what it is given: token ids that are wrong on purpose, and, at the
+nodes of its frontier, the bytes that came over the wire. All that it computes below its first layer is therefore garbage, and
+its logits can equal those of the whole model only if the wire carried everything that its own layers need.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Collection, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from agent.engine.anatomy import Anatomy, Port
+from agent.engine.library import GgmlTensor, load_library
+from agent.engine.session import Logits, Session, Tokens
+from agent.errors import GraphChanged
+
+Bytes = npt.NDArray[np.uint8]
+Frame = tuple[Bytes, ...]  # the data of the boundary tensors of one cut in one decode, in the order of `Anatomy.ports`
+
+
+class BoundaryTap:
+    """Writes what arrives and reads what leaves, at known nodes of one decode."""
+
+    def __init__(self, n_nodes: int, read: Collection[Port], write: Mapping[Port, Bytes]) -> None:
+        self._ggml = load_library().ggml
+        self._n_nodes = n_nodes
+        self._read = {port.ordinal: port for port in read}
+        self._write = {port.ordinal: (port, data) for port, data in write.items()}
+        self._next = 0
+        self.taken: dict[int, Bytes] = {}
+        self.written = 0
+        self.unchanged = 0
+
+    def ask(self, _pointer: int) -> bool:
+        """Count the node; want it if it is a port."""
+        ordinal = self._next
+        self._next += 1
+        return ordinal in self._read or ordinal in self._write
+
+    def done(self, pointer: int) -> bool:
+        """Write first, then read, so that a tensor that only passes through a stage leaves as it came."""
+        ordinal = self._next - 1
+        if ordinal in self._write:
+            port, data = self._write[ordinal]
+            self._check(pointer, port)
+            if np.array_equal(self._get(pointer, port), data):
+                self.unchanged += 1
+            self._ggml.ggml_backend_tensor_set(pointer, data.ctypes.data_as(ctypes.c_void_p), 0, port.n_bytes)
+            self.written += 1
+        if ordinal in self._read:
+            port = self._read[ordinal]
+            self._check(pointer, port)
+            self.taken[ordinal] = self._get(pointer, port)
+        return True
+
+    def finish(self) -> None:
+        """Check that the decode met every node that was traced and every port."""
+        if self._next != self._n_nodes:
+            raise GraphChanged(f"the decode ran {self._next} nodes, the trace {self._n_nodes}")
+        if self.written != len(self._write) or len(self.taken) != len(self._read):
+            raise GraphChanged(
+                f"{self.written} of {len(self._write)} boundary tensors written, {len(self.taken)} of {len(self._read)} read"
+            )
+
+    def _get(self, pointer: int, port: Port) -> Bytes:
+        data = np.empty(port.n_bytes, dtype=np.uint8)
+        self._ggml.ggml_backend_tensor_get(pointer, data.ctypes.data_as(ctypes.c_void_p), 0, port.n_bytes)
+        return data
+
+    def _check(self, pointer: int, port: Port) -> None:
+        name = GgmlTensor.from_address(pointer).name.decode("utf-8", "replace")
+        n_bytes = self._ggml.ggml_nbytes(pointer)
+        if name != port.name or n_bytes != port.n_bytes:
+            raise GraphChanged(
+                f"node {port.ordinal} is {name} with {n_bytes} bytes; the trace had {port.name} with {port.n_bytes}"
+            )
+
+
+class Stage:
+    """The layers [start, end) of a model on one machine, with a session of their own.
+
+    Attributes:
+        session: the context; its memory holds the state of the owned layers (and garbage below `start`).
+        written: boundary tensors that were written so far.
+        unchanged: how many of them already held those bytes. Where that is all of them, nothing has been proved.
+    """
+
+    def __init__(self, anatomy: Anatomy, session: Session, start: int, end: int) -> None:
+        self.anatomy = anatomy
+        self.session = session
+        self.start = start
+        self.end = end
+        self.written = 0
+        self.unchanged = 0
+
+    def decode(
+        self,
+        tokens: Tokens,
+        position: int,
+        sequence: int,
+        arriving: Frame | None = None,
+        leaving: Sequence[int] = (),
+    ) -> tuple[Logits, dict[int, Frame]]:
+        """Decode one step.
+
+        Args:
+            tokens: the true token ids; a stage that must not know them feeds others.
+            position: of the first token.
+            sequence: id in this stage's memory.
+            arriving: the frame of cut `start`; None for the first stage.
+            leaving: cuts whose frames are wanted.
+
+        Returns:
+            Logits of every token (only those of the last stage mean anything), and the frames by cut.
+        """
+        count = len(tokens)
+        write = self.writes(count, arriving)
+        if self.start > 0 and not self.anatomy.contract.cut(self.start).tokens:
+            tokens = self._other_tokens(tokens)
+        wanted = {cut: self.anatomy.ports(cut, count) for cut in leaving}
+        read = {port for ports in wanted.values() for port in ports}
+        if not (write or read):
+            return self.session.decode(tokens, position, sequence), {}
+        tap = BoundaryTap(self.anatomy.step(count).n_nodes, read, write)
+        logits = self.session.decode(tokens, position, sequence, tap)
+        tap.finish()
+        self.written += tap.written
+        self.unchanged += tap.unchanged
+        return logits, {cut: tuple(tap.taken[port.ordinal] for port in ports) for cut, ports in wanted.items()}
+
+    def writes(self, count: int, arriving: Frame | None) -> dict[Port, Bytes]:
+        """What is written where in a decode of `count` tokens: the frame, and garbage over embeddings made of true tokens."""
+        if self.start == 0:
+            return {}
+        if arriving is None:
+            raise GraphChanged(f"stage [{self.start}, {self.end}) was given no frame")
+        frame = dict(zip(self.anatomy.ports(self.start, count), arriving, strict=True))
+        if not self.anatomy.contract.cut(self.start).tokens:
+            return frame
+        return {port: _garbage(port) for port in self.anatomy.embedding_ports(count)} | frame
+
+    def _other_tokens(self, tokens: Tokens) -> Tokens:
+        n_vocab = self.anatomy.model.facts.n_vocab
+        return ((tokens + n_vocab // 2) % n_vocab).astype(np.int32)
+
+    def close(self) -> None:
+        """Free the session."""
+        self.session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _garbage(port: Port) -> Bytes:
+    if port.dtype == "f32":
+        return np.full(port.n_bytes // 4, 0.5, dtype=np.float32).view(np.uint8)
+    return np.zeros(port.n_bytes, dtype=np.uint8)

@@ -1,0 +1,1 @@
+"""Seeded faults: libraries that do one thing wrong, which the lanes must notice."""

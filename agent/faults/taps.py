@@ -1,0 +1,84 @@
+"""Taps that reach into a running graph to do damage."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import numpy as np
+
+from agent.engine.library import GgmlTensor, load_library
+from agent.engine.session import Tap
+
+
+class CacheTap:
+    """Does `damage` to a cache tensor once, just before the first node that uses it, and otherwise what `inner` does."""
+
+    def __init__(self, cache: str, damage: Callable[[int], None], inner: Tap | None) -> None:
+        self._cache = cache.encode()
+        self._damage = damage
+        self._inner = inner
+        self._pending = True
+
+    def ask(self, pointer: int) -> bool:
+        """Look for the cache among the sources of the node."""
+        if self._pending:
+            node = GgmlTensor.from_address(pointer)
+            for source in (node.view_src, *node.src[:]):
+                if source and GgmlTensor.from_address(source).name == self._cache:
+                    self._damage(source)
+                    self._pending = False
+                    break
+        return self._inner.ask(pointer) if self._inner else False
+
+    def done(self, pointer: int) -> bool:
+        """As `inner` does."""
+        return self._inner.done(pointer) if self._inner else True
+
+
+class NoiseTap:
+    """Adds noise to the node at `ordinal`."""
+
+    def __init__(self, ordinal: int, inner: Tap | None) -> None:
+        self._ordinal = ordinal
+        self._inner = inner
+        self._next = 0
+        self._inner_wants = False
+
+    def ask(self, pointer: int) -> bool:
+        """Want the noisy node, and what `inner` wants."""
+        ordinal = self._next
+        self._next += 1
+        self._inner_wants = self._inner.ask(pointer) if self._inner else False
+        return self._inner_wants or ordinal == self._ordinal
+
+    def done(self, pointer: int) -> bool:
+        """Disturb one value."""
+        if self._next - 1 == self._ordinal:
+            patch_f32(pointer, lambda values: values + np.float32(0.25))
+        return self._inner.done(pointer) if self._inner and self._inner_wants else True
+
+
+def zero(pointer: int) -> None:
+    """Overwrite a tensor with zeros."""
+    ggml = load_library().ggml
+    n_bytes = ggml.ggml_nbytes(pointer)
+    ggml.ggml_backend_tensor_set(pointer, (ctypes.c_uint8 * n_bytes)(), 0, n_bytes)
+
+
+def flip_byte(pointer: int, offset: int) -> None:
+    """Flip a high bit of one byte of a tensor."""
+    ggml = load_library().ggml
+    byte = ctypes.c_uint8()
+    ggml.ggml_backend_tensor_get(pointer, ctypes.byref(byte), offset, 1)
+    byte.value ^= 0x40
+    ggml.ggml_backend_tensor_set(pointer, ctypes.byref(byte), offset, 1)
+
+
+def patch_f32(pointer: int, change: Callable[[np.float32], np.float32]) -> None:
+    """Change the first value of an f32 tensor."""
+    ggml = load_library().ggml
+    value = ctypes.c_float()
+    ggml.ggml_backend_tensor_get(pointer, ctypes.byref(value), 0, 4)
+    value.value = float(change(np.float32(value.value)))
+    ggml.ggml_backend_tensor_set(pointer, ctypes.byref(value), 0, 4)

@@ -1,0 +1,1 @@
+"""Reads GGUF headers in bounds and derives the facts about layers that certification needs; loads nothing."""

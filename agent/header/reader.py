@@ -1,0 +1,54 @@
+"""Reads the header of a model file, or of all files of a split model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.header.model import Header, Shard, SkippedArray, SkippedString, TensorInfo, Value
+from agent.header.parse import parse
+from agent.header.source import FileSource
+from agent.header.splits import merge, shard_paths
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = [
+    "Header",
+    "Shard",
+    "SkippedArray",
+    "SkippedString",
+    "TensorInfo",
+    "Value",
+    "read_header",
+    "read_model_header",
+]
+
+
+def read_header(path: Path) -> Header:
+    """Read one file's header; of a split model, its first file.
+
+    Raises:
+        HeaderUnreadable: the file is not there or cannot be read.
+        NotAGguf: it is of another format; the verdict names which.
+        HeaderInvalid: it is a GGUF that contradicts itself, its size or a limit.
+    """
+    return _read(path, whole_model=True)
+
+
+def read_model_header(path: Path) -> Header:
+    """Read the header of a whole model. Any file of a split model may be named; its neighbours are found by name.
+
+    Raises:
+        HeaderUnreadable, NotAGguf, HeaderInvalid: as `read_header`, for any of the files.
+        HeaderInvalid: `missing_shards`, `split_mismatch`, or `duplicate_tensor` across shards.
+    """
+    named = _read(path, whole_model=False)
+    paths = shard_paths(path, named)
+    if len(paths) == 1:
+        return named if named.architecture else _read(path, whole_model=True)
+    return merge([_read(shard, whole_model=index == 0) for index, shard in enumerate(paths)])
+
+
+def _read(path: Path, *, whole_model: bool) -> Header:
+    with FileSource(path) as source:
+        return parse(source, path, whole_model=whole_model)

@@ -1,0 +1,1 @@
+"""The lanes: one check with one pass rule each."""

@@ -1,0 +1,89 @@
+"""`determinism`: repeats and thread counts change no bit; other batch shapes change no token beyond rounding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from agent.engine.session import Shape
+from agent.lanes import single_step
+from agent.lanes.agreement import Agreement
+from agent.lanes.cuts import middle_cut
+from agent.lanes.result import Findings, LaneResult
+from agent.lanes.subject import Subject
+from agent.lanes.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params(single_step.Params):
+    """`repeats` in one shape, `threads` and `micro_batches` to vary, `max_error` for the normalised error across shapes."""
+
+    repeats: int
+    threads: tuple[int, ...]
+    micro_batches: tuple[int, ...]
+    max_error: float
+
+
+def run(subject: Subject, params: Params) -> LaneResult:
+    """Run the whole model and its second stage again and again."""
+    findings = Findings("determinism")
+    workload = params.workload
+    shape = subject.shape(workload.micro_batch)
+    for repeat in range(1, params.repeats):
+        _expect_exact(findings, f"repeat {repeat + 1}", _again(subject, workload, shape))
+    if subject.model.device.is_cpu:
+        for threads in params.threads:
+            _expect_exact(findings, f"{threads} threads", _again(subject, workload, replace(shape, threads=threads)))
+    _second_stage(subject, workload, params.repeats, findings)
+    worst = _across_shapes(subject, params, findings)
+    findings.measurements |= {"repeats": params.repeats, "worst_error_across_shapes": worst}
+    return findings.result(f"{params.repeats} repeats equal bit for bit; across shapes {worst:.1e}")
+
+
+def _again(subject: Subject, workload: Workload, shape: Shape) -> Agreement:
+    """Decode the reference's tokens in a fresh session of `shape`."""
+    agreement = Agreement()
+    with subject.session(shape) as session:
+        for turn in subject.reference(workload).turns:
+            agreement.compare(turn.logits, session.decode(turn.tokens, turn.position), turn.position)
+    return agreement
+
+
+def _expect_exact(findings: Findings, what: str, agreement: Agreement) -> None:
+    findings.comparisons += agreement.positions
+    if not agreement.exact:
+        findings.problems.append(f"{what}: {agreement.first}")
+
+
+def _second_stage(subject: Subject, workload: Workload, repeats: int, findings: Findings) -> None:
+    """The stage after a cut has a path of its own (embedding input), so it is repeated for itself."""
+    cut, anatomy = middle_cut(subject.contract), subject.anatomy(workload.micro_batch)
+    reference = subject.reference(workload)
+    for repeat in range(repeats):
+        agreement = Agreement()
+        with subject.stage(anatomy, cut, subject.n_layer) as stage:
+            for turn in reference.turns:
+                logits, _ = stage.decode(turn.tokens, turn.position, 0, turn.frames[cut])
+                agreement.compare(turn.logits, logits, turn.position)
+        _expect_exact(findings, f"second stage from cut {cut}, repeat {repeat + 1}", agreement)
+
+
+def _across_shapes(subject: Subject, params: Params, findings: Findings) -> float:
+    worst = 0.0
+    for micro_batch in params.micro_batches:
+        shape = replace(subject.shape(micro_batch), sequences=1)
+        agreement = _again(subject, params.workload, shape)
+        worst = max(worst, agreement.normalised_error)
+        findings.comparisons += agreement.positions
+        if not agreement.finite:
+            findings.problems.append(f"micro-batch {micro_batch}: {agreement.first}")
+        if agreement.real_flips:
+            findings.problems.append(
+                f"micro-batch {micro_batch}: {agreement.real_flips} tokens differ by more than rounding explains; {agreement.first}"
+            )
+        findings.expect(
+            agreement.normalised_error <= params.max_error,
+            f"micro-batch {micro_batch}: normalised error {agreement.normalised_error:.3g} is above {params.max_error}",
+        )
+        if agreement.token_flips:
+            findings.notes.append(f"micro-batch {micro_batch}: {agreement.token_flips} tokens differ within rounding")
+    return worst

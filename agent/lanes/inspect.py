@@ -1,0 +1,62 @@
+"""`inspect`: the header reads in bounds, says what the row says, and three independent readings of the layers agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.layer_kind import LayerKind
+from agent.header.layers import layer_kinds_from_metadata, layer_kinds_from_tensors, period
+from agent.lanes.cuts import middle_cut, third_cuts
+from agent.lanes.result import Findings, LaneResult
+from agent.lanes.subject import Subject
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """This lane has none."""
+
+
+def run(subject: Subject, _params: Params) -> LaneResult:
+    """Check the header against the row, the graph and llama.cpp's own view."""
+    findings = Findings("inspect")
+    header, facts, row = subject.header, subject.model.facts, subject.expectations.family
+    findings.expect(
+        header.architecture == row.arch,
+        f"general.architecture is {header.architecture!r}, the row {row.family} says {row.arch!r}",
+    )
+    findings.expect(
+        header.architecture == facts.architecture, f"llama.cpp reads the architecture as {facts.architecture!r}"
+    )
+
+    graph = subject.contract.state
+    _compare(findings, "metadata", layer_kinds_from_metadata(header), graph)
+    _compare(findings, "tensor names", layer_kinds_from_tensors(header)[: subject.n_layer], graph)
+    has_state = any(kind.recurrent for kind in graph)
+    findings.expect(
+        has_state == (facts.recurrent or facts.hybrid),
+        f"the graph {'keeps' if has_state else 'keeps no'} recurrent state, llama.cpp calls the model "
+        f"{'recurrent' if facts.recurrent else 'hybrid' if facts.hybrid else 'neither recurrent nor hybrid'}",
+    )
+
+    legal = subject.contract.legal_cuts
+    findings.expect(bool(legal), "no cut is legal, so the model cannot be split")
+    findings.measurements |= {
+        "layers": subject.n_layer,
+        "width": facts.n_embd,
+        "state": ",".join(graph),
+        "period": period(graph),
+        "legal_cuts": list(legal),
+        "split": middle_cut(subject.contract) if legal else None,
+        "chain": third_cuts(subject.contract) if legal else None,
+        "cache": subject.policy(graph),
+    }
+    return findings.result(f"{header.architecture}, {subject.n_layer} layers, {len(legal)} legal cuts")
+
+
+def _compare(findings: Findings, source: str, kinds: tuple[LayerKind, ...] | None, graph: tuple[LayerKind, ...]) -> None:
+    if kinds is None:
+        findings.expect(False, f"the {source} say nothing certain about the layers, so no state may be reused")
+        return
+    findings.expect(len(kinds) == len(graph), f"the {source} describe {len(kinds)} layers, the graph {len(graph)}")
+    for layer, (said, seen) in enumerate(zip(kinds, graph, strict=False)):
+        findings.expect(said == seen, f"layer {layer} is {said} by its {source} and {seen} in the graph")

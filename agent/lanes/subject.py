@@ -1,0 +1,121 @@
+"""The model under test, and everything that a lane may ask of it.
+
+A lane reaches llama.cpp through its subject only. That is also where a seeded fault is put in: a subject whose sessions,
+stages or wire do one thing wrong (`agent.faults`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from agent.contracts import RecordedContract
+from agent.engine.anatomy import Anatomy
+from agent.engine.contract import Contract
+from agent.layer_kind import LayerKind
+from agent.engine.model import Model
+from agent.engine.session import Session, Shape
+from agent.engine.stage import Stage
+from agent.engine.transcript import Transcript, transcribe
+from agent.engine.wire import Array, WireType, carry
+from agent.header.reader import Header
+from agent.lanes.policy import CachePolicy, select_policy
+from agent.lanes.workload import Workload
+from matrixgen.family import Family
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """What the manifest says of the family, as far as lanes compare with it.
+
+    Attributes:
+        family: the row.
+        random_weights: the subject is a twin; policies about real weights are measured and not judged.
+        recorded: the recorded contract of the architecture, if there is one.
+    """
+
+    family: Family
+    random_weights: bool
+    recorded: RecordedContract | None = None
+
+
+class Subject:
+    """A loaded model with its header, its expectations and caches of what several lanes share."""
+
+    def __init__(self, model: Model, header: Header, expectations: Expectations, threads: int) -> None:
+        self.model = model
+        self.header = header
+        self.expectations = expectations
+        self.threads = threads
+        self._anatomies: dict[Shape, Anatomy] = {}
+        self._references: dict[Workload, Transcript] = {}
+
+    # -- what a fault may replace ----------------------------------------------------------------------------------------
+
+    def session(self, shape: Shape) -> Session:
+        """A fresh session."""
+        return Session(self.model, shape)
+
+    def stage(self, anatomy: Anatomy, start: int, end: int) -> Stage:
+        """A fresh stage."""
+        return Stage(anatomy, self.session(anatomy.shape), start, end)
+
+    def carry(self, values: Array, wire: WireType) -> Array:
+        """What arrives over the wire."""
+        return carry(values, wire)
+
+    def policy(self, kinds: Sequence[LayerKind]) -> CachePolicy:
+        """The cache policy of a range of layers of these kinds."""
+        return select_policy(kinds)
+
+    # -- shared by lanes -------------------------------------------------------------------------------------------------
+
+    @property
+    def n_layer(self) -> int:
+        """Layers of the trunk."""
+        return self.model.facts.n_layer
+
+    def shape(self, micro_batch: int) -> Shape:
+        """The shape of this subject's contexts."""
+        return Shape(micro_batch=micro_batch, threads=self.threads)
+
+    def anatomy(self, micro_batch: int) -> Anatomy:
+        """Graphs and contract in contexts of this micro-batch."""
+        shape = self.shape(micro_batch)
+        if shape not in self._anatomies:
+            self._anatomies[shape] = Anatomy(self.model, shape)
+        return self._anatomies[shape]
+
+    @functools.cached_property
+    def contract(self) -> Contract:
+        """The contract of the model."""
+        return self.anatomy(DEFAULT_MICRO_BATCH).contract
+
+    def reference(self, workload: Workload) -> Transcript:
+        """What the whole model says, with the frames of every legal cut. Never touched by a fault."""
+        if workload not in self._references:
+            anatomy = self.anatomy(workload.micro_batch)
+            with Stage(anatomy, Session(self.model, anatomy.shape), 0, self.n_layer) as whole:
+                self._references[workload] = transcribe(
+                    whole,
+                    workload.prompt(self.model.facts.n_vocab),
+                    workload.decode_steps,
+                    cuts=self.contract.legal_cuts,
+                )
+        return self._references[workload]
+
+    def close(self) -> None:
+        """Free the model."""
+        self.model.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+DEFAULT_MICRO_BATCH = 16

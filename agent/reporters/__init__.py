@@ -1,0 +1,1 @@
+"""Reporters: they print; checks do not."""

@@ -1,0 +1,69 @@
+"""The table at the end of a certification."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agent.lanes.result import Status
+from agent.receipt.receipt import Receipt
+from agent.reporters.live import MARKS
+
+
+def print_summary(console: Console, receipts: tuple[Receipt, ...], folder: Path, seconds: float) -> None:
+    """Print a row a leg, then every problem, then what was counted and where the receipts are."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("family", "architecture", "on", "layers", "state", "cuts"):
+        table.add_column(column, overflow="fold")
+    table.add_column("lanes")
+    table.add_column("compared", justify="right")
+    table.add_column("seconds", justify="right")
+    for receipt in receipts:
+        table.add_row(*_row(receipt))
+    console.print(table)
+
+    for receipt in receipts:
+        for lane in receipt.lanes:
+            for problem in lane.problems[:5]:
+                mark, style = MARKS[lane.status]
+                console.print(Text(f"{mark} {receipt.leg}: {lane.lane}: {problem}", style=style))
+    counts = Counter(receipt.status for receipt in receipts)
+    words = ", ".join(f"{counts[status]} {status}" for status in (Status.PASS, Status.FAIL, Status.INFRA) if counts[status])
+    console.print(f"\n{words} in {seconds:.1f} s; receipts in {folder}", highlight=False)
+
+
+def _row(receipt: Receipt) -> list[str | Text]:
+    facts: dict[str, object] = {}
+    for lane in receipt.lanes:
+        if lane.lane == "inspect":
+            facts = dict(lane.measurements)
+    marks = Text.assemble(*((mark, style) for lane in receipt.lanes for mark, style in [MARKS[lane.status]]))
+    legal = facts.get("legal_cuts", [])
+    return [
+        str(receipt.family["family"]),
+        receipt.subject.architecture or str(receipt.family["arch"]),
+        f"{receipt.device.get('name', '?')} {receipt.subject.kind}",
+        str(facts.get("layers", "?")),
+        shorten_state(str(facts.get("state", "?"))),
+        str(len(legal)) if isinstance(legal, list) else "?",
+        marks,
+        str(receipt.comparisons),
+        f"{receipt.seconds:.1f}",
+    ]
+
+
+def shorten_state(state: str) -> str:
+    """``R,R,R,A,A`` as ``3R 2A``; long alternations are cut."""
+    runs: list[tuple[str, int]] = []
+    for kind in state.split(","):
+        if runs and runs[-1][0] == kind:
+            runs[-1] = (kind, runs[-1][1] + 1)
+        else:
+            runs.append((kind, 1))
+    words = [f"{count}{kind}" for kind, count in runs]
+    limit = 7
+    return " ".join(words) if len(words) <= limit else " ".join(words[: limit - 1]) + " …"

@@ -1,0 +1,106 @@
+"""The child: loads llama.cpp and the model, runs the lanes it is told to, and reports each on standard output.
+
+Whatever native code prints goes to standard error, which the parent keeps. The child ends when its standard input closes, so
+that it never outlives its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from agent.errors import AgentError, InfraError
+from agent.lanes.result import LaneResult, Status
+from agent.runner.job import Job
+
+
+def main() -> int:
+    """Run one job."""
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # native code may print: standard output carries events only
+    job = Job.from_line(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        _run(job, events)
+    except AgentError as error:
+        _emit(events, event="stopped", status=_status_of(error), message=str(error))
+    except MemoryError:
+        _emit(events, event="stopped", status=Status.INFRA, message="out of memory")
+    return 0
+
+
+def _end_with_parent() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+def _run(job: Job, events: TextIO) -> None:
+    from agent.digests import library_digests
+    from agent.engine.devices import choose_device
+    from agent.engine.library import load_library
+    from agent.engine.model import Model
+    from agent.faults.catalog import subject_type
+    from agent.header.reader import read_model_header
+    from agent.lanes.catalog import find_lane
+    from agent.lanes.subject import DEFAULT_MICRO_BATCH, Expectations
+
+    library = load_library()
+    device = choose_device(job.device)
+    header = read_model_header(job.model)
+    expectations = Expectations(family=job.family, random_weights=job.random_weights, recorded=job.recorded)
+    with subject_type(job.fault)(Model(job.model, device), header, expectations, job.threads) as subject:
+        nodes = dict(subject.anatomy(DEFAULT_MICRO_BATCH).step(1).devices)
+        _emit(
+            events,
+            event="loaded",
+            engine={"version": library.version, "libraries": library_digests(library.folder)},
+            device={"name": device.name, "description": device.description, "backend": device.backend},
+            nodes_by_device=nodes,
+        )
+        for name, params in job.lanes:
+            _emit(events, event="lane-started", lane=name)
+            started = time.perf_counter()
+            result = _guarded(name, lambda name=name, params=params: find_lane(name).run(subject, params))
+            _emit(events, event="lane-finished", result=result.to_json() | {"seconds": time.perf_counter() - started})
+
+
+def _guarded(name: str, check: Callable[[], LaneResult]) -> LaneResult:
+    try:
+        return check()
+    except AgentError as error:
+        return stopped(name, _status_of(error), str(error))
+    except MemoryError:
+        return stopped(name, Status.INFRA, "out of memory")
+    except Exception as error:  # noqa: BLE001 - a fault of ours must not be taken for the model's, nor for a pass
+        return stopped(name, Status.INFRA, f"skippy-agent itself failed: {type(error).__name__}: {error}")
+
+
+def stopped(lane: str, status: Status, message: str) -> LaneResult:
+    """The result of a lane that could not finish."""
+    return LaneResult(lane=lane, status=status, comparisons=0, summary=message, problems=(message,))
+
+
+def _status_of(error: AgentError) -> Status:
+    return Status.INFRA if isinstance(error, InfraError) else Status.FAIL
+
+
+def _emit(events: TextIO, **event: Any) -> None:
+    events.write(json.dumps(event, default=_plain) + "\n")
+    events.flush()
+
+
+def _plain(value: Any) -> Any:
+    # numpy scalars are the only values that json does not know here
+    item = getattr(value, "item", None)
+    if item is None:
+        raise TypeError(f"{type(value).__name__} is not JSON")
+    return item()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

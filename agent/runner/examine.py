@@ -1,0 +1,73 @@
+"""The contract of a model, derived in a child process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from agent.errors import AgentError, ModelRefused
+from agent.runner.supervise import child_environment, last_words
+
+_TIMEOUT_SECONDS = 3600
+
+
+def examine(path: Path, device: str | None) -> dict[str, Any]:
+    """Load `path` and return its contract, in full and as it is recorded, as plain JSON values.
+
+    Raises:
+        ModelRefused: llama.cpp does not load it, or dies; the message holds its words.
+    """
+    child = subprocess.run(
+        [sys.executable, "-m", "agent.runner.examine", str(path), device or ""],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_TIMEOUT_SECONDS,
+        check=False,
+        env=child_environment(),
+    )
+    lines = child.stdout.splitlines()
+    if child.returncode != 0 or not lines:
+        raise ModelRefused(f"llama.cpp died on {path.name} (exit code {child.returncode}): {last_words(child.stderr)}")
+    answer: dict[str, Any] = json.loads(lines[-1])
+    if "error" in answer:
+        raise ModelRefused(f"{answer['error']} ({last_words(child.stderr)})")
+    return answer
+
+
+def _answer(path: Path, device: str | None) -> dict[str, Any]:
+    from agent.contracts import describe
+    from agent.engine.anatomy import Anatomy
+    from agent.engine.devices import choose_device
+    from agent.engine.model import Model
+    from agent.engine.session import Shape
+    from agent.lanes.policy import select_policy
+    from agent.lanes.subject import DEFAULT_MICRO_BATCH
+
+    try:
+        chosen = choose_device(device)
+        with Model(path, chosen) as model:
+            contract = Anatomy(model, Shape(micro_batch=DEFAULT_MICRO_BATCH)).contract
+            now = describe(contract)
+            return {
+                "recorded": now.to_json(),
+                "contract": {
+                    "state": [*map(str, contract.state)],
+                    "width": model.facts.n_embd,
+                    "legal_cuts": list(contract.legal_cuts),
+                    "illegal": {str(cut.layer): list(cut.forbidden_by) for cut in contract.cuts if cut.forbidden_by},
+                    "frontier": list(now.frontier),
+                    "tokens": now.tokens,
+                    "cache": str(select_policy(contract.state)),
+                    "device": f"{chosen.name} ({chosen.description})",
+                }
+            }
+    except AgentError as error:
+        return {"error": str(error)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(_answer(Path(sys.argv[1]), sys.argv[2] or None)))  # noqa: T201 - the answer to the parent

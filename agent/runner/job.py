@@ -1,0 +1,67 @@
+"""What the parent tells the child, and what the child says back: JSON, one object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.contracts import RecordedContract
+from matrixgen.family import Family
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A battery to run on one model.
+
+    Attributes:
+        model: path of the GGUF (its first shard).
+        device: name or backend of the device; None for the best one present.
+        threads: of the CPU backend.
+        family: the manifest row.
+        random_weights: the model is a twin.
+        recorded: the recorded contract of the architecture, if there is one.
+        lanes: (name, parameters) in the order in which they run.
+        fault: a seeded fault to run with (`agent.faults`); None for a real run.
+    """
+
+    model: Path
+    device: str | None
+    threads: int
+    family: Family
+    random_weights: bool
+    recorded: RecordedContract | None
+    lanes: tuple[tuple[str, Mapping[str, Any]], ...]
+    fault: str | None = None
+
+    def to_line(self) -> str:
+        """As one line of JSON."""
+        return json.dumps(
+            {
+                "model": str(self.model),
+                "device": self.device,
+                "threads": self.threads,
+                "family": self.family.to_row(),
+                "random_weights": self.random_weights,
+                "recorded": self.recorded.to_json() if self.recorded else None,
+                "lanes": [[name, dict(params)] for name, params in self.lanes],
+                "fault": self.fault,
+            }
+        )
+
+    @classmethod
+    def from_line(cls, line: str) -> Job:
+        """The inverse of `to_line`."""
+        data = json.loads(line)
+        return cls(
+            model=Path(data["model"]),
+            device=data["device"],
+            threads=data["threads"],
+            family=Family.from_row(data["family"]),
+            random_weights=data["random_weights"],
+            recorded=RecordedContract.from_json(data["recorded"]) if data["recorded"] else None,
+            lanes=tuple((name, params) for name, params in data["lanes"]),
+            fault=data["fault"],
+        )

@@ -1,0 +1,204 @@
+"""The parent of a child: starts it, reads its events, and turns its death into a result of the lane that it was in."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from agent.lanes.result import LaneResult, Status
+from agent.runner.job import Job
+
+_ASSERT = re.compile(r"GGML_(?:ASSERT|ABORT).*|.*(?:terminate called|Assertion|fatal error).*")
+_LOG_TAIL = 4000  # characters of the child's log that are kept
+
+
+class Observer(Protocol):
+    """Who is told how a leg gets on."""
+
+    def lane_started(self, lane: str) -> None:
+        """A lane begins."""
+
+    def lane_finished(self, result: LaneResult) -> None:
+        """A lane ended."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a leg left.
+
+    Attributes:
+        results: one for each lane of the job, in its order.
+        engine: version of llama.cpp and digests of its libraries; empty if it never loaded.
+        device: name, description and backend.
+        nodes_by_device: graph nodes that each device computed in one decode.
+        log: the end of what native code wrote.
+    """
+
+    results: tuple[LaneResult, ...]
+    engine: Mapping[str, Any]
+    device: Mapping[str, Any]
+    nodes_by_device: Mapping[str, int]
+    log: str
+
+
+def supervise(job: Job, observer: Observer, timeout_seconds: float) -> Outcome:
+    """Run `job` in children until every lane has a result: one that dies costs its lane only."""
+    results: dict[str, LaneResult] = {}
+    loaded: Mapping[str, Any] = {}
+    log = ""
+    deadline = time.monotonic() + timeout_seconds
+    remaining = job.lanes
+    while remaining:
+        attempt = _Attempt(replace(job, lanes=remaining), observer, deadline)
+        attempt.run()
+        results |= attempt.results
+        loaded = attempt.loaded or loaded
+        log = (log + attempt.log)[-_LOG_TAIL:]
+        finished = [name for name, _ in remaining if name in results]
+        remaining = tuple(lane for lane in remaining if lane[0] not in results)
+        if remaining and (not finished or attempt.hopeless):
+            for name, _ in remaining:
+                results[name] = attempt.unfinished(name)
+                observer.lane_finished(results[name])
+            break
+    return Outcome(
+        results=tuple(results[name] for name, _ in job.lanes),
+        engine=loaded.get("engine", {}),
+        device=loaded.get("device", {}),
+        nodes_by_device=loaded.get("nodes_by_device", {}),
+        log=log,
+    )
+
+
+class _Attempt:
+    """One child and what it said."""
+
+    def __init__(self, job: Job, observer: Observer, deadline: float) -> None:
+        self._job = job
+        self._observer = observer
+        self._deadline = deadline
+        self._timed_out = False
+        self._current: str | None = None
+        self._stopped: tuple[Status, str] | None = None
+        self.results: dict[str, LaneResult] = {}
+        self.loaded: Mapping[str, Any] = {}
+        self.log = ""
+
+    @property
+    def hopeless(self) -> bool:
+        """True if another child would end the same way."""
+        return self._timed_out or self._stopped is not None
+
+    def unfinished(self, lane: str) -> LaneResult:
+        """The result of a lane that this child did not reach."""
+        if self._stopped:
+            status, message = self._stopped
+        elif self._timed_out:
+            status, message = Status.INFRA, "not reached before the time-out of the leg"
+        else:
+            status, message = Status.FAIL, f"llama.cpp died before the first lane: {last_words(self.log)}"
+        return LaneResult(lane=lane, status=status, comparisons=0, summary=message, problems=(message,))
+
+    def run(self) -> None:
+        """Start the child, follow it to its end, and account for the lane in which it died."""
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "agent.runner.child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                encoding="utf-8",
+                start_new_session=True,
+                env=child_environment(),
+            )
+            watchdog = threading.Timer(max(0.0, self._deadline - time.monotonic()), self._time_out, [child])
+            watchdog.start()
+            try:
+                self._follow(child)
+            finally:
+                watchdog.cancel()
+                _kill_group(child)
+                log.seek(0)
+                self.log = log.read()[-_LOG_TAIL:]
+        if self._current is not None:
+            self._finish(self._death_of(self._current, child.returncode))
+
+    def _follow(self, child: subprocess.Popen[str]) -> None:
+        if child.stdin is None or child.stdout is None:
+            raise RuntimeError("the child has no pipes")
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.write(self._job.to_line() + "\n")
+            child.stdin.flush()
+        for line in child.stdout:
+            self._take(json.loads(line))
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.close()
+        child.wait()
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "loaded":
+            self.loaded = event
+        elif kind == "lane-started":
+            self._current = event["lane"]
+            self._observer.lane_started(event["lane"])
+        elif kind == "lane-finished":
+            self._finish(LaneResult.from_json(event["result"]))
+        elif kind == "stopped":
+            self._stopped = (Status(event["status"]), event["message"])
+
+    def _finish(self, result: LaneResult) -> None:
+        self.results[result.lane] = result
+        self._current = None
+        self._observer.lane_finished(result)
+
+    def _death_of(self, lane: str, code: int) -> LaneResult:
+        if self._timed_out:
+            status, message = Status.INFRA, "stopped by the time-out of the leg"
+        elif code == -signal.SIGKILL:
+            status, message = Status.INFRA, "killed by the system (SIGKILL): most often out of memory"
+        else:
+            status, message = Status.FAIL, f"llama.cpp died ({_how(code)}): {last_words(self.log)}"
+        return LaneResult(lane=lane, status=status, comparisons=0, summary=message, problems=(message,))
+
+    def _time_out(self, child: subprocess.Popen[str]) -> None:
+        self._timed_out = True
+        _kill_group(child)
+
+
+def child_environment() -> dict[str, str]:
+    """The environment of a child: that of the parent, without a debugger being started at an abort.
+
+    Waiting OpenMP threads sleep: with more threads than free cores, spinning ones cost hundreds of times more than they save.
+    """
+    return {**os.environ, "GGML_NO_BACKTRACE": "1", "OMP_WAIT_POLICY": "passive", "PYTHONUNBUFFERED": "1"}
+
+
+def last_words(log: str) -> str:
+    """The line of a dead child's log that says most: a failed assertion, else the last one."""
+    asserts = [match[0].strip() for match in _ASSERT.finditer(log)]
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return (asserts or lines or ["it said nothing"])[-1]
+
+
+def _kill_group(child: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _how(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+

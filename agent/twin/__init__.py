@@ -1,0 +1,1 @@
+"""Twins: tiny random models of an architecture, built at run time from metadata alone."""

@@ -1,0 +1,62 @@
+"""Writes a recipe's metadata, with or without tensors, as a GGUF."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.twin.recipe import MetaValue, Recipe
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def metadata_of(recipe: Recipe) -> dict[str, MetaValue]:
+    """All keys of the twin's header but `general.architecture`, in the order in which they are written."""
+    entries: dict[str, MetaValue] = {
+        "general.type": "model",
+        "general.name": f"twin of {recipe.architecture}",
+        f"{recipe.architecture}.block_count": recipe.n_layer,
+        f"{recipe.architecture}.vocab_size": recipe.vocabulary,
+    }
+    entries.update({f"{recipe.architecture}.{key}": value for key, value in recipe.metadata.items()})
+    entries["tokenizer.ggml.model"] = "test"  # llama.cpp's own tokenizer for models without text
+    entries["tokenizer.ggml.tokens"] = [f"tok_{index}" for index in range(recipe.vocabulary)]
+    entries["tokenizer.ggml.scores"] = [0.0] * recipe.vocabulary
+    return entries
+
+
+def write_gguf(path: Path, recipe: Recipe, tensors: Iterable[tuple[str, NDArray[np.float32]]] = ()) -> None:
+    """Writes one GGUF: the recipe's metadata, then the tensors in the given order.
+
+    Args:
+        path: the file, overwritten.
+        recipe: whose metadata is written.
+        tensors: name and data; a data array's shape is the reverse of GGML's.
+    """
+    import gguf
+
+    writer = gguf.GGUFWriter(path, recipe.architecture)
+    _add_entries(writer, metadata_of(recipe))
+    for name, data in tensors:
+        writer.add_tensor(name, data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _add_entries(writer: Any, entries: Mapping[str, MetaValue]) -> None:
+    for key, value in entries.items():
+        if isinstance(value, str):
+            writer.add_string(key, value)
+        elif isinstance(value, bool):
+            writer.add_bool(key, value)
+        elif isinstance(value, int):
+            (writer.add_uint32 if value >= 0 else writer.add_int32)(key, value)
+        elif isinstance(value, float):
+            writer.add_float32(key, value)
+        else:
+            writer.add_array(key, list(value))

@@ -1,0 +1,95 @@
+"""Batteries: which lanes a family owes for an event, with their parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Every lane name there is. A lane of RESERVED has a name and no implementation yet; no battery may owe it.
+LANES = (
+    "inspect",
+    "contract",
+    "single-step",
+    "chain",
+    "boundary-sweep",
+    "dtype-matrix",
+    "state-handoff",
+    "cache-resident",
+    "cache-recurrent",
+    "cache-policy",
+    "determinism",
+    "refuse",
+)
+RESERVED = ("concurrent-record", "radix-cache", "backend-parity", "package", "media-prefill", "abi")
+#: Events that may run code of a fork: twins on hosted machines only.
+UNTRUSTED_EVENTS = ("pull-request",)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaneSpec:
+    """A lane that is owed, with every parameter filled in."""
+
+    name: str
+    params: Mapping[str, Any]
+
+
+class Timeout(NamedTuple):
+    """Minutes a leg may take: a base and a part that grows with the bytes of the weights."""
+
+    base_minutes: int
+    minutes_per_gib: int
+
+    def minutes(self, size: int) -> int:
+        """Whole minutes for `size` bytes."""
+        return self.base_minutes + -(-size * self.minutes_per_gib // 2**30)
+
+
+class Battery(NamedTuple):
+    """What one event asks of one tier. `lanes` maps lane name to the parameters that differ from the default."""
+
+    subject: str
+    backends: tuple[str, ...]
+    timeout: Timeout
+    lanes: Mapping[str, Mapping[str, Any]]
+
+
+class Batteries(NamedTuple):
+    """All of batteries.json. `defaults` and `shapes` are keyed by lane, `events` by event and tier."""
+
+    defaults: Mapping[str, Mapping[str, Any]]
+    shapes: Mapping[str, tuple[str, ...]]
+    events: Mapping[str, Mapping[int, Battery]]
+
+    def lanes_for(self, battery: Battery, shape: str) -> tuple[LaneSpec, ...]:
+        """The lanes of `battery` that a family of `shape` owes, in the battery's order."""
+        return tuple(
+            LaneSpec(name=name, params={**self.defaults[name], **override})
+            for name, override in battery.lanes.items()
+            if shape in self.shapes[name]
+        )
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Batteries:
+        """From a batteries.json that matches the schema."""
+        return cls(
+            defaults={name: lane["params"] for name, lane in data["lanes"].items()},
+            shapes={name: tuple(lane["shapes"]) for name, lane in data["lanes"].items()},
+            events={
+                event: {
+                    int(tier): Battery(
+                        subject=entry["subject"],
+                        backends=tuple(entry["backends"]),
+                        timeout=Timeout(
+                            base_minutes=entry["timeout"]["base_minutes"],
+                            minutes_per_gib=entry["timeout"]["minutes_per_gib"],
+                        ),
+                        lanes=entry["lanes"],
+                    )
+                    for tier, entry in tiers.items()
+                }
+                for event, tiers in data["events"].items()
+            },
+        )

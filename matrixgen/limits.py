@@ -1,0 +1,73 @@
+"""Limits of GitHub Actions, all in one place, and the checks that everything emitted passes.
+
+Sources, all in GitHub's documentation at docs.github.com/actions:
+
+* 256 jobs for one matrix: "Usage limits" of workflows, and `jobs.<job_id>.strategy.matrix`.
+* 1 MiB for the outputs of one job, 50 MiB for one run, counted as UTF-16: "Passing information between jobs".
+* 512 characters for a cache key, no commas: README of actions/cache, "Inputs", and its key check.
+* `" : < > | * ? CR LF \\ /` are refused in artifact names: README of actions/upload-artifact.
+* 360 minutes for a job on a hosted runner, 5 days on a self-hosted one: "Usage limits".
+* 1 MiB for one step summary: "Workflow commands", "Adding a job summary".
+* 10 GB of caches for a repository before eviction: "Caching dependencies", "Usage limits".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from matrixgen.errors import LimitExceeded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_MATRIX_LEGS = 256
+MAX_OUTPUT_BYTES = 2**20
+MAX_KEY = 512
+MAX_ARTIFACT_NAME = 255
+MAX_HOSTED_MINUTES = 360
+MAX_SELF_HOSTED_MINUTES = 5 * 24 * 60
+_FORBIDDEN_IN_ARTIFACT = frozenset('":<>|*?\r\n\\/')
+
+
+def utf16_bytes(text: str) -> int:
+    """Bytes of `text` as GitHub counts them."""
+    return len(text.encode("utf-16-le"))
+
+
+def check_legs(count: int, axes: Mapping[str, int]) -> None:
+    """Refuse a matrix that GitHub would not run; nothing is ever cut off silently."""
+    if count > MAX_MATRIX_LEGS:
+        shape = " x ".join(f"{size} {name}" for name, size in axes.items())
+        raise LimitExceeded(
+            f"{count} legs ({shape}), but a matrix holds {MAX_MATRIX_LEGS}; narrow it by --tier, --backend, --family"
+        )
+
+
+def check_outputs(outputs: Mapping[str, str]) -> None:
+    """Refuse outputs whose sum is above what one job may hand on."""
+    total = sum(utf16_bytes(name) + utf16_bytes(value) for name, value in outputs.items())
+    if total > MAX_OUTPUT_BYTES:
+        largest = max(outputs, key=lambda name: len(outputs[name]))
+        raise LimitExceeded(
+            f"the outputs take {total} bytes as UTF-16 and a job may hand on {MAX_OUTPUT_BYTES}; the largest is "
+            f"{largest}. Select fewer legs and pass the rest in the plan file (--plan)"
+        )
+
+
+def check_key(key: str) -> None:
+    """Refuse a cache key that actions/cache would refuse."""
+    if not key or len(key) > MAX_KEY or "," in key:
+        raise LimitExceeded(f"cache key of {len(key)} characters {key[:60]!r}: 1 to {MAX_KEY} characters, no comma")
+
+
+def check_artifact_name(name: str) -> None:
+    """Refuse an artifact name that actions/upload-artifact would refuse."""
+    if not name or len(name) > MAX_ARTIFACT_NAME or _FORBIDDEN_IN_ARTIFACT.intersection(name):
+        raise LimitExceeded(
+            f'artifact name {name[:60]!r}: 1 to {MAX_ARTIFACT_NAME} characters, none of " : < > | * ? \\ /'
+        )
+
+
+def cap_minutes(minutes: int, *, self_hosted: bool) -> int:
+    """The time-out that the runner kind allows."""
+    return min(minutes, MAX_SELF_HOSTED_MINUTES if self_hosted else MAX_HOSTED_MINUTES)

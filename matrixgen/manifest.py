@@ -1,0 +1,109 @@
+"""Load the manifest folder: four JSON files, checked against their schemas and against the rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from matrixgen import rules, schema
+from matrixgen.battery import Batteries
+from matrixgen.errors import ManifestInvalid, ManifestUnreadable, UnknownFamily
+from matrixgen.family import Family
+from matrixgen.findings import Finding
+from matrixgen.pin import Pin
+from matrixgen.runner import RunnerClass
+from matrixgen.source import Document, parse, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILES = ("families", "pin", "batteries", "runners")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    """Everything that a maintainer edits. `root` is the folder it was read from."""
+
+    families: tuple[Family, ...]
+    pin: Pin
+    batteries: Batteries
+    runners: tuple[RunnerClass, ...]
+    root: Path
+
+    def family(self, name: str) -> Family:
+        """The row called `name`. Raises UnknownFamily, which names the nearest names."""
+        for family in self.families:
+            if family.family == name:
+                return family
+        raise UnknownFamily(name, [family.family for family in self.families])
+
+
+def default_root() -> Path:
+    """./manifests when it holds families.json, else the copy that came with the package."""
+    here = Path("manifests")
+    return here if (here / "families.json").is_file() else schema.packaged_root()
+
+
+def read_documents(root: Path, replaced: Mapping[str, str] | None = None) -> dict[str, Document]:
+    """The four files as documents by name; a file that cannot be read becomes a document with a finding.
+
+    `replaced` gives the text of files that shall not be read.
+    """
+    documents = {}
+    for name in FILES:
+        file = f"{name}.json"
+        try:
+            text = read_text(root / file) if replaced is None or name not in replaced else replaced[name]
+            documents[name] = parse(file, text)
+        except ManifestUnreadable as error:
+            finding = Finding(
+                id="MG001", severity="error", file=file, pointer="", line=0, message=error.problem, fix=error.fix
+            )
+            documents[name] = Document(name=file, text="", data=None, findings=(finding,))
+    return documents
+
+
+def check_manifest(
+    root: Path, *, replaced: Mapping[str, str] | None = None, warnings: bool = True
+) -> tuple[list[Finding], Manifest | None]:
+    """(all findings, the manifest or None when one of them is an error).
+
+    `replaced` as in read_documents. Without `warnings`, a manifest that has no error comes with no finding, sooner.
+    """
+    documents = read_documents(root, replaced)
+    findings = [finding for document in documents.values() for finding in document.findings]
+    for name, document in documents.items():
+        if document.data is not None and not document.findings:
+            findings += schema.check(document, schema.load_schema(schema.packaged_root(), name))
+    if findings:
+        return findings, None
+    manifest = _build(root, {name: document.data for name, document in documents.items()})
+    problems = rules.problems_of(manifest)
+    wrong = any(problem.severity == "error" for problem in problems)
+    findings = rules.located(problems, documents) if wrong or warnings else []
+    return findings, None if wrong else manifest
+
+
+def load_manifest(root: Path | None = None) -> Manifest:
+    """The manifest of `root` (see default_root).
+
+    Raises ManifestUnreadable when the folder holds no manifest, ManifestInvalid with all findings when it is wrong.
+    """
+    root = default_root() if root is None else Path(root)
+    if not (root / "families.json").exists():
+        raise ManifestUnreadable(f"no manifest in {root}: it has no families.json", "give its folder with --manifests")
+    findings, manifest = check_manifest(root, warnings=False)
+    if manifest is None:
+        raise ManifestInvalid(findings, root)
+    return manifest
+
+
+def _build(root: Path, data: Mapping[str, Any]) -> Manifest:
+    return Manifest(
+        families=tuple(Family.from_row(row) for row in data["families"]["families"]),
+        pin=Pin.from_json(data["pin"]),
+        batteries=Batteries.from_json(data["batteries"]),
+        runners=tuple(RunnerClass.from_json(entry) for entry in data["runners"]["runners"]),
+        root=root,
+    )
