@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import threading
 from collections.abc import Mapping
@@ -27,7 +27,9 @@ from matrixgen.leg import Leg, Plan
 
 _TWIN_PROVES = "the graph, the contract of every cut and the layout of state, on this build, for this architecture and layer pattern"
 _TWIN_DOES_NOT = "anything about the real weights, their quantisation or the range of their activations"
-_WEIGHTS_PROVE = "that these files, on this build and device, give the same bits split as whole, for the workloads of the lanes"
+_WEIGHTS_PROVE = (
+    "that these files, on this build and device, give the same bits split as whole, for the workloads of the lanes"
+)
 _WEIGHTS_DO_NOT = "other quantisations, other devices, or longer contexts than the lanes use"
 
 
@@ -43,7 +45,7 @@ class Reporter(Protocol):
     def lane_finished(self, leg: Leg, result: LaneResult) -> None:
         """A lane of it ended."""
 
-    def leg_finished(self, leg: Leg, receipt: Receipt, path: Path) -> None:
+    def leg_finished(self, leg: Leg, receipt: Receipt) -> None:
         """A leg ended and its receipt is written."""
 
 
@@ -87,7 +89,8 @@ def _certify_leg(plan: Plan, leg: Leg, options: Options, reporter: Reporter) -> 
 
     subject, outcome = _test(leg, options, _LegObserver(leg, reporter))
     receipt = _receipt(plan, leg, started, subject, outcome)
-    reporter.leg_finished(leg, receipt, write_receipt(receipt, options.receipts))
+    write_receipt(receipt, options.receipts)
+    reporter.leg_finished(leg, receipt)
     return receipt
 
 
@@ -129,14 +132,18 @@ def _require_evidence(leg: Leg, outcome: Outcome) -> Outcome:
         return outcome
     where = ", ".join(f"{count} on {device}" for device, count in outcome.nodes_by_device.items())
     message = f"no node of the graph ran on {name} ({where}): the work was done elsewhere"
-    return Outcome(_all_lanes(leg, Status.INFRA, message), outcome.engine, outcome.device, outcome.nodes_by_device, outcome.log)
+    return Outcome(
+        _all_lanes(leg, Status.INFRA, message), outcome.engine, outcome.device, outcome.nodes_by_device, outcome.log
+    )
 
 
 def _find_model(leg: Leg, options: Options) -> Path:
     if leg.subject == "twin":
         return build_twin(recipe_for(leg.family.arch or "", family=leg.family.family), options.twins)
     if options.model is None:
-        raise ModelMissing(f"the weights of {leg.family.family} are not on this machine: give the file with --model, or use --twin")
+        raise ModelMissing(
+            f"the weights of {leg.family.family} are not on this machine: give the file with --model, or use --twin"
+        )
     return options.model
 
 
@@ -146,7 +153,8 @@ def _describe_subject(leg: Leg, header: Header) -> TestedSubject:
         kind=leg.subject,
         architecture=header.architecture,
         files=tuple(
-            TestedFile(name=shard.path.name, size=shard.file_size, sha256=sha256_of_file(shard.path)) for shard in header.shards
+            TestedFile(name=shard.path.name, size=shard.file_size, sha256=sha256_of_file(shard.path))
+            for shard in header.shards
         ),
         recipe=recipe_for(header.architecture, family=leg.family.family).digest if twin else None,
         proves=_TWIN_PROVES if twin else _WEIGHTS_PROVE,
@@ -156,7 +164,12 @@ def _describe_subject(leg: Leg, header: Header) -> TestedSubject:
 
 def _untested(leg: Leg) -> TestedSubject:
     return TestedSubject(
-        kind=leg.subject, architecture="", files=(), recipe=None, proves="nothing", does_not_prove="anything: no model was tested"
+        kind=leg.subject,
+        architecture="",
+        files=(),
+        recipe=None,
+        proves="nothing",
+        does_not_prove="anything: no model was tested",
     )
 
 
@@ -183,7 +196,8 @@ def _receipt(plan: Plan, leg: Leg, started: str, subject: TestedSubject, outcome
 
 def _all_lanes(leg: Leg, status: Status, message: str) -> tuple[LaneResult, ...]:
     return tuple(
-        LaneResult(lane=lane.name, status=status, comparisons=0, summary=message, problems=(message,)) for lane in leg.lanes
+        LaneResult(lane=lane.name, status=status, comparisons=0, summary=message, problems=(message,))
+        for lane in leg.lanes
     )
 
 
@@ -192,7 +206,7 @@ def _empty_outcome(results: tuple[LaneResult, ...]) -> Outcome:
 
 
 def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
 class _LegObserver:

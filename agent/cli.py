@@ -26,23 +26,39 @@ def cli() -> None:
 
 
 _manifests = click.option(
-    "--manifests", type=click.Path(path_type=Path), help="Folder of the manifests. [default: ./manifests, else the packaged ones]"
+    "--manifests",
+    type=click.Path(path_type=Path),
+    help="Folder of the manifests. [default: ./manifests, else the packaged ones]",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output and nothing else there.")
 
 
 @cli.command(epilog=_EXIT_CODES)
 @click.argument("families", nargs=-1, metavar="[FAMILY]...")
-@click.option("--tier", "tiers", type=click.IntRange(1, 3), multiple=True, help="All families of a tier; may be repeated.")
+@click.option(
+    "--tier", "tiers", type=click.IntRange(1, 3), multiple=True, help="All families of a tier; may be repeated."
+)
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan.json instead of a selection.")
 @click.option("--leg", "leg_ids", multiple=True, metavar="ID", help="Only this leg of the plan; may be repeated.")
-@click.option("--event", default="manual-full", show_default=True, help="Whose battery to run; see manifests/batteries.json.")
+@click.option(
+    "--event", default="manual-full", show_default=True, help="Whose battery to run; see manifests/batteries.json."
+)
 @click.option("--model", type=click.Path(path_type=Path), help="A real GGUF (any shard of a split one) for one family.")
 @click.option("--twin", is_flag=True, help="Test tiny random models of the same architecture instead of weights.")
 @click.option("--device", help="Device or backend, such as CUDA0 or metal. [default: the best one present]")
-@click.option("--threads", type=click.IntRange(1, 512), help="CPU threads in a leg. [default: 1 for twins, all for weights]")
-@click.option("--jobs", type=click.IntRange(1, 256), help="Legs at once. [default: one a core for twins, 1 for weights]")
-@click.option("--receipts", type=click.Path(path_type=Path), default=Path("receipts"), show_default=True, help="Where receipts go.")
+@click.option(
+    "--threads", type=click.IntRange(1, 512), help="CPU threads in a leg. [default: 1 for twins, all for weights]"
+)
+@click.option(
+    "--jobs", type=click.IntRange(1, 256), help="Legs at once. [default: one a core for twins, 1 for weights]"
+)
+@click.option(
+    "--receipts",
+    type=click.Path(path_type=Path),
+    default=Path("receipts"),
+    show_default=True,
+    help="Where receipts go.",
+)
 @_manifests
 @_json
 def certify(**options: object) -> int:
@@ -101,7 +117,12 @@ def twins(architectures: tuple[str, ...], build: bool, as_json: bool) -> int:
 @_manifests
 @_json
 def selftest(
-    families: tuple[str, ...], tiers: tuple[int, ...], faults: tuple[str, ...], jobs: int | None, manifests: Path | None, as_json: bool
+    families: tuple[str, ...],
+    tiers: tuple[int, ...],
+    faults: tuple[str, ...],
+    jobs: int | None,
+    manifests: Path | None,
+    as_json: bool,
 ) -> int:
     """Seed faults into llama.cpp and show that the lanes catch each one on every architecture it applies to."""
     from agent.commands.selftest import run

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.engine.contract import Contract, Cut
+from agent.engine.contract import Contract, Crossing, Cut
 from agent.errors import ContractsInvalid
 from matrixgen.files import write_atomically
 
 FILE_NAME = "contracts.json"
-
-_LAYER_SUFFIX = re.compile(r"^(.*[-@])(\d+)(.*)$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,26 +51,21 @@ class RecordedContract:
 def describe(contract: Contract) -> RecordedContract:
     """The contract of a model as it is recorded."""
     legal = [cut for cut in contract.cuts if cut.legal]
+    crossed = Counter(crossing.label for cut in legal for crossing in cut.frontier)
     return RecordedContract(
-        frontier=tuple(sorted({pattern for cut in legal for pattern in _patterns(cut)})),
+        frontier=tuple(sorted({_pattern(crossing, cut, crossed) for cut in legal for crossing in cut.frontier})),
         tokens=any(cut.tokens for cut in legal),
         caches=tuple(sorted({"+".join(names) or "none" for names in contract.caches})),
         shared_state=any(cut.forbidden_by for cut in contract.cuts),
     )
 
 
-def _patterns(cut: Cut) -> list[str]:
-    return [_relative(crossing.label, cut.layer) for crossing in cut.frontier]
-
-
-def _relative(label: str, cut: int) -> str:
-    match = _LAYER_SUFFIX.match(label)
-    if match and int(match[2]) == cut - 1 and cut > 1:
-        return f"{match[1]}{{k-1}}{match[3]}"
-    if match and cut == 1:
-        # at the first cut "layer 0" and "the layer before the cut" are the same
-        return f"{match[1]}{{k-1}}{match[3]}" if match[1].startswith("l_out") else label
-    return label
+def _pattern(crossing: Crossing, cut: Cut, crossed: Mapping[str, int]) -> str:
+    """The label with its layer relative to the cut, unless one and the same tensor crosses several cuts."""
+    suffix = str(crossing.layer)
+    if crossed[crossing.label] > 1 or crossing.layer != cut.layer - 1 or not crossing.label.endswith(suffix):
+        return crossing.label
+    return crossing.label[: -len(suffix)] + "{k-1}"
 
 
 def load_contracts(manifests: Path) -> dict[str, RecordedContract]:
@@ -88,12 +81,15 @@ def load_contracts(manifests: Path) -> dict[str, RecordedContract]:
         data = json.loads(path.read_text(encoding="utf-8"))
         return {architecture: RecordedContract.from_json(entry) for architecture, entry in data.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ContractsInvalid(f"{path} is not a file of recorded contracts ({error}): restore it, or record it again") from error
+        raise ContractsInvalid(
+            f"{path} is not a file of recorded contracts ({error}): restore it, or record it again"
+        ) from error
 
 
 def write_contracts(manifests: Path, contracts: Mapping[str, RecordedContract]) -> None:
     """Write all contracts, one architecture a line, sorted."""
     lines = [
-        f"{json.dumps(architecture)}: {json.dumps(contracts[architecture].to_json())}" for architecture in sorted(contracts)
+        f"{json.dumps(architecture)}: {json.dumps(contracts[architecture].to_json())}"
+        for architecture in sorted(contracts)
     ]
     write_atomically(manifests / FILE_NAME, "{\n" + ",\n".join(lines) + "\n}\n")

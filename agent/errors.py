@@ -147,7 +147,9 @@ class InternalError(AgentError):
         import sys
         import traceback
 
-        sys.stderr.write(f"internal error: {type(error).__name__}: {error}. Set SKIPPY_TRACEBACK=1 and report what it prints.\n")
+        sys.stderr.write(
+            f"internal error: {type(error).__name__}: {error}. Set SKIPPY_TRACEBACK=1 and report what it prints.\n"
+        )
         if os.environ.get("SKIPPY_TRACEBACK"):
             traceback.print_exception(error)
         return cls.exit_code

@@ -52,7 +52,9 @@ class CertifyRequest:
         """
         request = cls(**options)
         if request.plan_file and (request.families or request.tiers):
-            raise UsageError("--plan already says which families run: leave out FAMILY and --tier, and choose legs with --leg")
+            raise UsageError(
+                "--plan already says which families run: leave out FAMILY and --tier, and choose legs with --leg"
+            )
         if not (request.plan_file or request.families or request.tiers):
             raise UsageError("nothing to certify: name a family, a --tier or a --plan")
         if request.leg_ids and not request.plan_file:
@@ -101,7 +103,9 @@ def _choose(request: CertifyRequest) -> tuple[Plan, tuple[Leg, ...], Path]:
     return plan, plan.legs, manifest.root
 
 
-def _run_and_report(request: CertifyRequest, plan: Plan, legs: tuple[Leg, ...], options: Options) -> tuple[Receipt, ...]:
+def _run_and_report(
+    request: CertifyRequest, plan: Plan, legs: tuple[Leg, ...], options: Options
+) -> tuple[Receipt, ...]:
     from agent.reporters.plain import PlainReporter, SilentReporter
 
     started = time.perf_counter()

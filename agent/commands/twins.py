@@ -40,6 +40,8 @@ def run(architectures: Sequence[str], *, build: bool, as_json: bool) -> int:
         table.add_column(column, overflow="fold")
     for row in rows:
         pattern = ",".join(str(row["pattern"]).replace("B", "b")).replace("b", "AR")
-        table.add_row(str(row["architecture"]), str(row["layers"]), shorten_state(pattern), str(row["path"] or row["source"]))
+        table.add_row(
+            str(row["architecture"]), str(row["layers"]), shorten_state(pattern), str(row["path"] or row["source"])
+        )
     Console(highlight=False).print(table)
     return 0

@@ -8,16 +8,9 @@ from typing import Self
 
 import numpy as np
 
-from agent.engine.contract import (
-    BEFORE_LAYERS,
-    Contract,
-    boundary,
-    derive_contract,
-    embedding_nodes,
-    host_derived,
-    owners,
-)
-from agent.engine.graph import Graph, GraphRecorder, StepGraphs, Tensor
+from agent.engine.contract import Contract, derive_contract
+from agent.engine.dataflow import Dataflow, analyse
+from agent.engine.graph import GraphRecorder, StepGraphs, Tensor
 from agent.engine.model import Model
 from agent.engine.session import Session, Shape
 from agent.errors import GraphChanged
@@ -47,13 +40,6 @@ class Port:
         return cls(tensor.ordinal, tensor.name, tensor.dtype, tensor.n_bytes)
 
 
-@dataclass(frozen=True)
-class _Analysed:
-    graph: Graph
-    owner: tuple[int, ...]
-    derived: tuple[bool, ...]
-
-
 class Anatomy:
     """What is known of the graphs of a model in one shape; each size of step is traced once, when it is first asked for."""
 
@@ -61,7 +47,7 @@ class Anatomy:
         self.model = model
         self.shape = shape
         self._steps: dict[int, StepGraphs] = {}
-        self._analysed: dict[int, tuple[_Analysed, ...]] = {}
+        self._flows: dict[int, tuple[Dataflow, ...]] = {}
         self._ports: dict[tuple[int, int], tuple[Port, ...]] = {}
 
     def step(self, n_tokens: int) -> StepGraphs:
@@ -91,12 +77,14 @@ class Anatomy:
         Raises:
             GraphChanged: it is not.
         """
-        n_layer, n_tokens = self.model.facts.n_layer, self.shape.micro_batch
-        prefill = derive_contract(self.step(n_tokens), n_layer, n_tokens)
-        single = derive_contract(self.step(1), n_layer, 1)
+        n_layer = self.model.facts.n_layer
+        prefill = derive_contract(self.step(self.shape.micro_batch), n_layer)
+        single = derive_contract(self.step(1), n_layer)
         if prefill != single:
             different = next((a.layer for a, b in zip(prefill.cuts, single.cuts, strict=True) if a != b), None)
-            raise GraphChanged(f"prefill and decode need different tensors at cut {different}: no one contract holds for both")
+            raise GraphChanged(
+                f"prefill and decode need different tensors at cut {different}: no one contract holds for both"
+            )
         return prefill
 
     def ports(self, cut: int, n_tokens: int) -> tuple[Port, ...]:
@@ -104,24 +92,19 @@ class Anatomy:
         key = (cut, n_tokens)
         if key not in self._ports:
             self._ports[key] = tuple(
-                Port.of(part.graph.tensors[index])
-                for part in self._analyse(n_tokens)
-                for index in boundary(part.graph, cut, part.owner, part.derived).tensors
+                Port.of(flow.graph.tensors[index])
+                for flow in self._flow(n_tokens)
+                for index in flow.boundary(cut).tensors
             )
         return self._ports[key]
 
     def embedding_ports(self, n_tokens: int) -> tuple[Port, ...]:
         """The nodes that turn token ids into vectors, before the first layer."""
         return tuple(
-            Port.of(part.graph.tensors[index])
-            for part in self._analyse(n_tokens)
-            for index in embedding_nodes(part.graph)
-            if part.owner[index] == BEFORE_LAYERS
+            Port.of(flow.graph.tensors[index]) for flow in self._flow(n_tokens) for index in flow.embedding_nodes()
         )
 
-    def _analyse(self, n_tokens: int) -> tuple[_Analysed, ...]:
-        if n_tokens not in self._analysed:
-            self._analysed[n_tokens] = tuple(
-                _Analysed(graph, owners(graph), host_derived(graph)) for graph in self.step(n_tokens).graphs
-            )
-        return self._analysed[n_tokens]
+    def _flow(self, n_tokens: int) -> tuple[Dataflow, ...]:
+        if n_tokens not in self._flows:
+            self._flows[n_tokens] = tuple(analyse(graph) for graph in self.step(n_tokens).graphs)
+        return self._flows[n_tokens]

@@ -1,38 +1,24 @@
-"""What a cut means, read off the graph: who owns which tensor, what must cross, where state lives, which cuts are illegal.
+"""The contract of a model: what must cross each cut, where state lives, and which cuts are illegal; all read off the graph.
 
-Ownership. A tensor belongs to a layer if its name says so (llama.cpp names nodes ``<what>-<layer>``), else if it reads a
-weight ``blk.<layer>.*`` or a cache ``cache_*_l<layer>``, else to the highest layer among its inputs. What comes before the
-first layer is owned by layer -1, what comes after the last one by the last.
-
-Frontier. For cut k, stage 1 owns what belongs to layers below k and stage 2 the rest. The frontier is every computed tensor
-of stage 1 that stage 2 reads. Weights are on both sides; values that follow from host inputs alone (masks, rope tables) are
-computed by each side for itself; token ids that stage 2 reads must cross as well. Any division of the graph into two gives a
-correct frontier, so a surprising name can make it larger than needed, never wrong.
-
-Illegal. A cut is illegal if stage 2 reads a cache that stage 1 owns (KV sharing): state cannot cross at each step.
+The frontier of cut k is every computed tensor of the layers below k that the layers from k on read. A cut is illegal if
+they read a cache of a layer below (KV sharing): state cannot cross at each step.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Container
 from dataclasses import dataclass
 
-from agent.engine.graph import VIEW_OPS, Graph, StepGraphs, Tensor
+from agent.engine.dataflow import BEFORE_LAYERS, Dataflow, analyse
+from agent.engine.graph import StepGraphs, Tensor
 from agent.layer_kind import LayerKind
 
-BEFORE_LAYERS = -1
-
-_NODE_LAYER = re.compile(r"-(\d+)(?: \(.*\))*$")
-_WEIGHT_LAYER = re.compile(r"^blk\.(\d+)\.")
-_CACHE = re.compile(r"^cache_(\w+?)_l(\d+)")
 _UNNAMED = re.compile(r"^(?:node|leaf)_\d+")
-_TOKENS = "inp_tokens"
-_EMBEDDINGS = "inp_embd"
 
-# suffixes of llama.cpp's cache tensors; what is not listed is an unknown state and disables reuse
-_ATTENTION_STATE = frozenset({"k", "v", "idx_k", "idx_v", "k_idx"})
-_RECURRENT_STATE = frozenset({"r", "s", "ple_r"})
+# kinds of llama.cpp's cache tensors; what is in neither set is an unknown state and disables reuse
+_ATTENTION_CACHES = frozenset({"k", "v", "idx_k", "idx_v", "k_idx"})
+_RECURRENT_CACHES = frozenset({"r", "s", "ple_r"})
 
 
 @dataclass(frozen=True)
@@ -41,11 +27,13 @@ class Crossing:
 
     Attributes:
         label: its name, or operation and layer where llama.cpp gave it none.
+        layer: the layer that makes it.
         dtype: ggml type.
         width: elements a token.
     """
 
     label: str
+    layer: int
     dtype: str
     width: int
 
@@ -74,157 +62,75 @@ class Cut:
 
 @dataclass(frozen=True)
 class Contract:
-    """The contract of a model: its state map and all its cuts."""
+    """The contract of a model.
 
-    n_layer: int
+    Attributes:
+        state: kind of each layer.
+        caches: kinds of cache tensor that each layer keeps; one twice where it keeps two (the indexer of deepseek32).
+        cuts: cut 1 to cut n - 1.
+    """
+
     state: tuple[LayerKind, ...]
     caches: tuple[tuple[str, ...], ...]
     cuts: tuple[Cut, ...]
 
-    def cut(self, layer: int) -> Cut:
-        """The contract of cut `layer`, 1 to n_layer - 1."""
-        return self.cuts[layer - 1]
+    @property
+    def n_layer(self) -> int:
+        """Layers of the trunk."""
+        return len(self.state)
 
     @property
     def legal_cuts(self) -> tuple[int, ...]:
         """All layers at which a split can be made."""
         return tuple(cut.layer for cut in self.cuts if cut.legal)
 
+    def cut(self, layer: int) -> Cut:
+        """The contract of cut `layer`, 1 to n_layer - 1."""
+        return self.cuts[layer - 1]
+
     def recurrent_in(self, start: int, end: int) -> bool:
         """True if any layer of [start, end) keeps recurrent state; every layer is looked at."""
         return any(kind.recurrent for kind in self.state[start:end])
 
 
-def owners(graph: Graph) -> tuple[int, ...]:
-    """The layer that owns each tensor of `graph`; `BEFORE_LAYERS` for what comes before the first."""
-    layers: list[int] = []
-    for tensor in graph.tensors:
-        named = _CACHE.match(tensor.name) or _WEIGHT_LAYER.match(tensor.name)
-        if named:
-            layer = int(named[named.lastindex or 1])
-        elif tensor.op != "NONE" and (suffix := _NODE_LAYER.search(tensor.name)):
-            layer = int(suffix[1])
-        else:
-            sources = (*tensor.inputs, *(() if tensor.view_of is None else (tensor.view_of,)))
-            layer = max((layers[index] for index in sources), default=BEFORE_LAYERS)
-        layers.append(layer)
-    return tuple(layers)
-
-
-def host_derived(graph: Graph) -> tuple[bool, ...]:
-    """For each tensor, whether it follows from weights and host inputs other than tokens alone."""
-    derived: list[bool] = []
-    for tensor in graph.tensors:
-        if tensor.op == "NONE":
-            is_text = tensor.name in (_TOKENS, _EMBEDDINGS)
-            derived.append(not is_text and not _CACHE.match(tensor.name))
-        else:
-            derived.append(all(derived[index] for index in tensor.inputs))
-    return tuple(derived)
-
-
-@dataclass(frozen=True)
-class Boundary:
-    """The tensors of one graph that cross one cut.
-
-    Attributes:
-        tensors: indexes into the graph, in the order of execution.
-        tokens: token ids are read above the cut.
-        state: names of caches below the cut that are read above it.
-    """
-
-    tensors: tuple[int, ...]
-    tokens: bool
-    state: tuple[str, ...]
-
-
-def boundary(graph: Graph, layer: int, owner: tuple[int, ...], derived: tuple[bool, ...]) -> Boundary:
-    """Find what crosses the cut before `layer`. `owner` and `derived` are those of `owners` and `host_derived`."""
-    crossing: dict[int, None] = {}
-    state: dict[str, None] = {}
-    tokens = False
-    for index, tensor in enumerate(graph.tensors):
-        if tensor.op == "NONE" or owner[index] < layer:
-            continue
-        for source in tensor.inputs:
-            root = graph.root(source)
-            origin = graph.tensors[root]
-            if owner[root] >= layer:
-                continue
-            if origin.op != "NONE":
-                if not derived[root]:
-                    crossing[root] = None
-            elif _CACHE.match(origin.name):
-                state[origin.name] = None
-            elif origin.name in (_TOKENS, _EMBEDDINGS):
-                tokens = True
-    ordered = sorted(crossing, key=lambda index: graph.tensors[index].ordinal or 0)
-    needed = tuple(index for index in ordered if not _follows_from(graph, index, crossing, derived))
-    return Boundary(needed, tokens, tuple(state))
-
-
-def _follows_from(graph: Graph, index: int, crossing: Container[int], derived: tuple[bool, ...]) -> bool:
-    """True if stage 2 can make this tensor from what crosses anyway and host inputs, without a weight of stage 1."""
-    for source in graph.tensors[index].inputs:
-        root = graph.root(source)
-        is_host_input = derived[root] and graph.tensors[root].is_input
-        if root not in crossing and not is_host_input:
-            return False
-    return True
-
-
-def embedding_nodes(graph: Graph) -> tuple[int, ...]:
-    """Computed tensors that read the token ids directly: the first thing that stage 1 makes of its input."""
-    tokens = {index for index, tensor in enumerate(graph.tensors) if tensor.name == _TOKENS}
-    return tuple(
-        index
-        for index, tensor in enumerate(graph.tensors)
-        if tensor.ordinal is not None and tensor.op not in VIEW_OPS and tokens.intersection(tensor.inputs)
+def derive_contract(step: StepGraphs, n_layer: int) -> Contract:
+    """The contract of a model from the graphs of one decode."""
+    flow = analyse(step.graphs[0])
+    caches = _caches_by_layer(flow, n_layer)
+    return Contract(
+        state=tuple(_kind_of(names) for names in caches),
+        caches=caches,
+        cuts=tuple(_cut(flow, layer) for layer in range(1, n_layer)),
     )
 
 
-def derive_contract(step: StepGraphs, n_layer: int, n_tokens: int) -> Contract:
-    """The contract of a model from the graphs of one decode of `n_tokens` tokens."""
-    graph = step.graphs[0]
-    owner, derived = owners(graph), host_derived(graph)
-    tokens_in_graph = _tokens_in(graph) or n_tokens
-    cuts = []
-    for layer in range(1, n_layer):
-        found = boundary(graph, layer, owner, derived)
-        frontier = tuple(_crossing(graph.tensors[i], owner[i], tokens_in_graph) for i in found.tensors)
-        cuts.append(Cut(layer, frontier, found.tokens, found.state))
-    caches = cache_names(graph, n_layer)
-    return Contract(n_layer, tuple(_state_kind(names) for names in caches), caches, tuple(cuts))
+def _cut(flow: Dataflow, layer: int) -> Cut:
+    found = flow.boundary(layer)
+    frontier = tuple(_crossing(flow.graph.tensors[index], flow.owner[index], flow.n_tokens) for index in found.tensors)
+    return Cut(layer, frontier, found.tokens, found.state)
 
 
-def cache_names(graph: Graph, n_layer: int) -> tuple[tuple[str, ...], ...]:
-    """For each layer, the kinds of cache tensor that it owns (``k``, ``v``, ``r``, ``s``, ...)."""
-    found: list[set[str]] = [set() for _ in range(n_layer)]
-    for tensor in graph.tensors:
-        if tensor.op == "NONE" and (cache := _CACHE.match(tensor.name)) and int(cache[2]) < n_layer:
-            found[int(cache[2])].add(cache[1])
+def _crossing(tensor: Tensor, layer: int, n_tokens: int) -> Crossing:
+    place = "input" if layer == BEFORE_LAYERS else str(layer)
+    label = f"{tensor.op.lower()}@{place}" if _UNNAMED.match(tensor.name) else tensor.name
+    return Crossing(label, layer, tensor.dtype, math.prod(tensor.shape) // max(n_tokens, 1))
+
+
+def _caches_by_layer(flow: Dataflow, n_layer: int) -> tuple[tuple[str, ...], ...]:
+    found: list[list[str]] = [[] for _ in range(n_layer)]
+    for cache in flow.caches.values():
+        if 0 <= cache.layer < n_layer:
+            found[cache.layer].append(cache.kind)
     return tuple(tuple(sorted(names)) for names in found)
 
 
-def _state_kind(caches: tuple[str, ...]) -> LayerKind:
+def _kind_of(caches: tuple[str, ...]) -> LayerKind:
     names = set(caches)
-    if names - _ATTENTION_STATE - _RECURRENT_STATE:
+    if names - _ATTENTION_CACHES - _RECURRENT_CACHES:
         return LayerKind.UNKNOWN
-    attention, recurrent = bool(names & _ATTENTION_STATE), bool(names & _RECURRENT_STATE)
+    attention, recurrent = bool(names & _ATTENTION_CACHES), bool(names & _RECURRENT_CACHES)
     if attention and recurrent:
         return LayerKind.BOTH
     if attention:
         return LayerKind.ATTENTION
     return LayerKind.RECURRENT if recurrent else LayerKind.NEITHER
-
-
-def _crossing(tensor: Tensor, layer: int, n_tokens: int) -> Crossing:
-    label = f"{tensor.op.lower()}@{layer}" if _UNNAMED.match(tensor.name) else tensor.name
-    elements = 1
-    for size in tensor.shape:
-        elements *= size
-    return Crossing(label, tensor.dtype, elements // n_tokens)
-
-
-def _tokens_in(graph: Graph) -> int:
-    return next((tensor.shape[0] for tensor in graph.tensors if tensor.name == _TOKENS), 0)

@@ -13,7 +13,13 @@ _CPU, _GPU, _IGPU = 0, 1, 2
 _KINDS = {_CPU: "cpu", _GPU: "gpu", _IGPU: "igpu"}
 
 # what a leg calls a backend -> how its devices are named by ggml
-_BACKEND_PREFIXES = {"cpu": ("CPU",), "cuda": ("CUDA",), "metal": ("MTL", "Metal"), "vulkan": ("Vulkan",), "rocm": ("ROCm",)}
+_BACKEND_PREFIXES = {
+    "cpu": ("CPU",),
+    "cuda": ("CUDA",),
+    "metal": ("MTL", "Metal"),
+    "vulkan": ("Vulkan",),
+    "rocm": ("ROCm",),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,4 +92,6 @@ def choose_device(wanted: str | None) -> Device:
         if wanted.lower() in (device.name.lower(), device.backend):
             return device
     present = ", ".join(f"{device.name} ({device.description})" for device in devices) or "none"
-    raise DeviceMissing(f"device {wanted!r} is not on this machine; present: {present}. Run the leg on a runner that has it.")
+    raise DeviceMissing(
+        f"device {wanted!r} is not on this machine; present: {present}. Run the leg on a runner that has it."
+    )

@@ -114,7 +114,9 @@ class Session:
         if self._failure is not None:
             raise self._failure
         if status != 0:
-            raise DecodeFailed(f"llama_decode returned {status} for {count} tokens at position {position} of sequence {sequence}")
+            raise DecodeFailed(
+                f"llama_decode returned {status} for {count} tokens at position {position} of sequence {sequence}"
+            )
         logits = self._llama.llama_get_logits(self.handle)
         return np.ctypeslib.as_array(logits, (count, self.model.facts.n_vocab)).copy()
 
@@ -180,7 +182,9 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

@@ -45,7 +45,8 @@ def _attention_first_stage(contract: Contract) -> bool:
     """Some stage begins with a layer without recurrent state and holds some later."""
     starts = (0, *contract.legal_cuts)
     return any(
-        contract.recurrent_in(start, contract.n_layer) and not contract.recurrent_in(start, start + 1) for start in starts
+        contract.recurrent_in(start, contract.n_layer) and not contract.recurrent_in(start, start + 1)
+        for start in starts
     )
 
 
@@ -77,10 +78,20 @@ FAULTS: Mapping[str, Fault] = {
             ("state-handoff", "cache-recurrent"),
             _always,
         ),
-        Fault("position-shifted", "decoding goes on one position too far", subjects.ShiftedPosition, _RESTORES, _always),
-        Fault("boundary-tensor-forgotten", "one tensor of the frontier does not cross", subjects.ForgottenTensor, _SPLITS, _always),
+        Fault(
+            "position-shifted", "decoding goes on one position too far", subjects.ShiftedPosition, _RESTORES, _always
+        ),
+        Fault(
+            "boundary-tensor-forgotten",
+            "one tensor of the frontier does not cross",
+            subjects.ForgottenTensor,
+            _SPLITS,
+            _always,
+        ),
         Fault("q8-on-f32-wire", "the wire is q8 where f32 was asked", subjects.QuantisedWire, _SPLITS, _always),
-        Fault("noisy-node", "every third session computes one node wrong", subjects.NoisyNode, ("determinism",), _always),
+        Fault(
+            "noisy-node", "every third session computes one node wrong", subjects.NoisyNode, ("determinism",), _always
+        ),
         Fault(
             "first-layer-only",
             "the cache is chosen by the first layer of a stage",
@@ -88,8 +99,20 @@ FAULTS: Mapping[str, Fault] = {
             ("cache-policy",),
             _attention_first_stage,
         ),
-        Fault("other-architecture", "the file is not of the row's architecture", subjects.OtherArchitecture, ("inspect",), _always),
-        Fault("frontier-changed", "another tensor crosses than was recorded", subjects.ChangedFrontier, ("contract",), _always),
+        Fault(
+            "other-architecture",
+            "the file is not of the row's architecture",
+            subjects.OtherArchitecture,
+            ("inspect",),
+            _always,
+        ),
+        Fault(
+            "frontier-changed",
+            "another tensor crosses than was recorded",
+            subjects.ChangedFrontier,
+            ("contract",),
+            _always,
+        ),
     )
 }
 

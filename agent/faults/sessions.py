@@ -36,7 +36,7 @@ class DamagedRestore(Session):
         return super().decode(tokens, position, sequence, CacheTap(self.cache, self.damage(target), tap))
 
     def damage(self, target: int) -> Callable[[int], None]:
-        """What is done to the cache tensor of `target`."""
+        """What is done to the cache tensor of the target sequence."""
         raise NotImplementedError
 
 
@@ -44,7 +44,8 @@ class DroppedRecurrentState(DamagedRestore):
     """The state of one recurrent layer is lost."""
 
     def damage(self, target: int) -> Callable[[int], None]:
-        """Zero the whole tensor: recurrent cells of other sequences are not used by then."""
+        """Zero the whole tensor, whatever the target: recurrent cells of other sequences are not used by then."""
+        del target
         return zero
 
 

@@ -9,12 +9,14 @@ from typing import ClassVar
 
 from agent.engine.anatomy import Anatomy, Port
 from agent.engine.contract import Contract, Crossing
+from agent.engine.model import Model
 from agent.engine.session import Session, Shape
 from agent.engine.stage import Bytes, Frame, Stage
 from agent.engine.wire import Array, WireType
 from agent.faults import sessions
+from agent.header.reader import Header
 from agent.lanes.policy import CachePolicy
-from agent.lanes.subject import Subject
+from agent.lanes.subject import Expectations, Subject
 from agent.layer_kind import LayerKind
 
 
@@ -106,7 +108,8 @@ class QuantisedWire(Subject):
     """The wire is q8 whatever was asked."""
 
     def carry(self, values: Array, wire: WireType) -> Array:
-        """Quantise."""
+        """Quantise, whatever was asked."""
+        del wire
         return super().carry(values, WireType.Q8)
 
 
@@ -121,8 +124,8 @@ class FirstLayerOnly(Subject):
 class OtherArchitecture(Subject):
     """The file is of another architecture than the row says."""
 
-    def __init__(self, *arguments, **named) -> None:  # type: ignore[no-untyped-def]
-        super().__init__(*arguments, **named)
+    def __init__(self, model: Model, header: Header, expectations: Expectations, threads: int) -> None:
+        super().__init__(model, header, expectations, threads)
         self.header = dataclasses.replace(self.header, architecture=f"{self.header.architecture}-other")
 
 
@@ -133,6 +136,6 @@ class ChangedFrontier(Subject):
     def contract(self) -> Contract:
         """The contract of a pin in which it crosses."""
         contract = super().contract
-        extra = Crossing("sideband@0", "f32", 1)
+        extra = Crossing("sideband@0", 0, "f32", 1)
         cuts = tuple(dataclasses.replace(cut, frontier=(*cut.frontier, extra)) for cut in contract.cuts)
         return dataclasses.replace(contract, cuts=cuts)

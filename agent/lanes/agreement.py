@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class Agreement:
         real_flips: of those, flips where the reference's lead over its runner-up is larger than twice the largest error of
             that position, so that rounding does not explain them.
         first: description of the first difference.
+        position_errors: normalised error of each position.
     """
 
     positions: int = 0
@@ -32,6 +33,7 @@ class Agreement:
     token_flips: int = 0
     real_flips: int = 0
     first: str = ""
+    position_errors: list[float] = field(default_factory=list)
     _squared_error: float = 0.0
     _squared_reference: float = 0.0
 
@@ -58,13 +60,18 @@ class Agreement:
         reference64 = reference.astype(np.float64)
         self._squared_reference += float(np.square(reference64).sum())
         if same.all():
+            self.position_errors += [0.0] * len(reference)
             return
         difference = np.abs(reference64 - other)
         self._squared_error += float(np.square(difference).sum())
+        norms = np.linalg.norm(difference, axis=1) / np.maximum(
+            np.linalg.norm(reference64, axis=1), np.finfo(float).tiny
+        )
+        self.position_errors += norms.tolist()
         self.max_error = max(self.max_error, float(difference.max()))
         flips = np.flatnonzero(reference.argmax(axis=1) != other.argmax(axis=1))
         self.token_flips += len(flips)
-        for row in flips:
+        for row in map(int, flips):
             runner_up, leader = np.partition(reference64[row], -2)[-2:]
             self.real_flips += bool(leader - runner_up > 2 * difference[row].max())
         if not self.first:

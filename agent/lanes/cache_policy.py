@@ -10,7 +10,12 @@ from agent.lanes.result import Findings, LaneResult
 from agent.lanes.subject import Subject
 
 # the manifest's words for a policy -> what the layers must select
-_MEANING = {"ResidentKv": "ResidentKv", "package-local ResidentKv": "ResidentKv", "KvRecurrent": "KvRecurrent", "disabled": "disabled"}
+_MEANING = {
+    "ResidentKv": "ResidentKv",
+    "package-local ResidentKv": "ResidentKv",
+    "KvRecurrent": "KvRecurrent",
+    "disabled": "disabled",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +28,9 @@ def run(subject: Subject, _params: Params) -> LaneResult:
     findings = Findings("cache-policy")
     contract, row = subject.contract, subject.expectations.family
     whole = subject.policy(contract.state)
-    findings.expect(whole == _MEANING.get(row.cache), f"the layers call for {whole}, the row {row.family} says {row.cache}")
+    findings.expect(
+        whole == _MEANING.get(row.cache), f"the layers call for {whole}, the row {row.family} says {row.cache}"
+    )
     for source, kinds in (
         ("metadata", layer_kinds_from_metadata(subject.header)),
         ("tensor names", layer_kinds_from_tensors(subject.header)[: subject.n_layer]),

@@ -40,7 +40,9 @@ def _check_bytes(subject: Subject, params: Params, findings: Findings) -> None:
     attention = sum(not subject.contract.recurrent_in(layer, layer + 1) for layer in range(subject.n_layer))
     has_attention = attention > 0 or any(kind == "AR" for kind in subject.contract.state)
     if has_attention:
-        findings.expect(total > recurrent, f"a model with attention exported no KV bytes beside {recurrent} recurrent ones")
+        findings.expect(
+            total > recurrent, f"a model with attention exported no KV bytes beside {recurrent} recurrent ones"
+        )
     else:
         findings.expect(total == recurrent, f"a purely recurrent model exported {total - recurrent} KV bytes")
     findings.measurements |= {"state_bytes": total, "recurrent_bytes": recurrent, "kv_bytes": total - recurrent}

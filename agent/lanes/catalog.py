@@ -46,9 +46,14 @@ class Lane:
         known = {field.name for field in dataclasses.fields(self.params)}
         missing, unknown = known - set(params), set(params) - known
         if missing or unknown:
-            words = [*(f"{name} is missing" for name in sorted(missing)), *(f"{name} is unknown" for name in sorted(unknown))]
+            words = [
+                *(f"{name} is missing" for name in sorted(missing)),
+                *(f"{name} is unknown" for name in sorted(unknown)),
+            ]
             raise ParamsInvalid(f"parameters of lane {self.name}: {', '.join(words)}; see manifests/batteries.json")
-        return self.params(**{name: tuple(value) if isinstance(value, list) else value for name, value in params.items()})
+        return self.params(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
+        )
 
 
 _MODULES = {

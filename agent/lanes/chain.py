@@ -15,7 +15,10 @@ def run(subject: Subject, params: Params) -> LaneResult:
     cuts = third_cuts(subject.contract)
     if cuts is None:
         return LaneResult(
-            lane="chain", status=Status.FAIL, comparisons=0, summary="fewer than two legal cuts: there are no three stages",
+            lane="chain",
+            status=Status.FAIL,
+            comparisons=0,
+            summary="fewer than two legal cuts: there are no three stages",
             problems=("fewer than two legal cuts: there are no three stages",),
         )
     return check_chain("chain", subject, params.workload, cuts)

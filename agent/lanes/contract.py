@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.contracts import RecordedContract, describe
-from agent.layer_kind import LayerKind
 from agent.lanes.result import Findings, LaneResult
 from agent.lanes.subject import Subject
+from agent.layer_kind import LayerKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,8 @@ def run(subject: Subject, _params: Params) -> LaneResult:
         )
     for cut in contract.cuts:
         findings.expect(
-            bool(cut.frontier) or bool(cut.forbidden_by), f"nothing crosses cut {cut.layer}: the graph was not understood"
+            bool(cut.frontier) or bool(cut.forbidden_by),
+            f"nothing crosses cut {cut.layer}: the graph was not understood",
         )
         if cut.forbidden_by:
             findings.notes.append(f"cut {cut.layer} is illegal: layers above read {', '.join(cut.forbidden_by)}")
@@ -39,20 +40,24 @@ def run(subject: Subject, _params: Params) -> LaneResult:
         for line in _differences(recorded, now):
             findings.problems.append(line)
         findings.comparisons += 1
-    findings.measurements |= {"frontier": list(now.frontier), "tokens": now.tokens, "illegal_cuts": len(contract.cuts) - len(contract.legal_cuts)}
+    findings.measurements |= {
+        "frontier": list(now.frontier),
+        "tokens": now.tokens,
+        "illegal_cuts": len(contract.cuts) - len(contract.legal_cuts),
+    }
     return findings.result(f"{' + '.join(now.frontier)}{' + token ids' if now.tokens else ''}")
 
 
 def _differences(recorded: RecordedContract, now: RecordedContract) -> list[str]:
-    lines = []
-    for crossing in sorted({*recorded.frontier} - {*now.frontier}):
-        lines.append(f"{crossing} no longer crosses a cut")
-    for crossing in sorted({*now.frontier} - {*recorded.frontier}):
-        lines.append(f"{crossing} now crosses a cut")
+    lines: list[str] = []
+    lines += [f"{crossing} no longer crosses a cut" for crossing in sorted({*recorded.frontier} - {*now.frontier})]
+    lines += [f"{crossing} now crosses a cut" for crossing in sorted({*now.frontier} - {*recorded.frontier})]
     if recorded.tokens != now.tokens:
         lines.append(f"token ids {'now' if now.tokens else 'no longer'} cross")
     if recorded.caches != now.caches:
         lines.append(f"caches were {', '.join(recorded.caches)} and are {', '.join(now.caches)}")
     if recorded.shared_state != now.shared_state:
-        lines.append(f"layers {'now' if now.shared_state else 'no longer'} read the caches of layers below, which forbids cuts")
+        lines.append(
+            f"layers {'now' if now.shared_state else 'no longer'} read the caches of layers below, which forbids cuts"
+        )
     return lines

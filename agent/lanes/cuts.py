@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from agent.engine.contract import Contract
-from agent.layer_kind import LayerKind
 from agent.header.layers import period
+from agent.layer_kind import LayerKind
 
 
 def middle_cut(contract: Contract) -> int:
@@ -52,7 +52,7 @@ def single_kind_stages(contract: Contract) -> tuple[tuple[int, int], ...]:
     """For a hybrid, one middle stage that holds recurrent layers only and one that holds attention only, as [start, end)."""
     stages = []
     for kind in (LayerKind.RECURRENT, LayerKind.ATTENTION):
-        if len({*contract.state}) < 2:  # noqa: PLR2004 - a hybrid has two kinds
+        if len({*contract.state}) < 2:
             break
         run = next(
             (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from agent.engine.session import Shape
 from agent.lanes import single_step
 from agent.lanes.agreement import Agreement
@@ -68,22 +70,31 @@ def _second_stage(subject: Subject, workload: Workload, repeats: int, findings: 
 
 
 def _across_shapes(subject: Subject, params: Params, findings: Findings) -> float:
+    """Other micro-batches run other kernels, so the last bits may differ; returns the worst judged error.
+
+    Where the model selects (experts, an indexer's top k) rounding may tip a selection and move one position far, with
+    nothing wrong; a wrong kernel moves most of them. So there the median position is held to the bound, else the worst.
+    """
     worst = 0.0
     for micro_batch in params.micro_batches:
         shape = replace(subject.shape(micro_batch), sequences=1)
         agreement = _again(subject, params.workload, shape)
-        worst = max(worst, agreement.normalised_error)
         findings.comparisons += agreement.positions
         if not agreement.finite:
             findings.problems.append(f"micro-batch {micro_batch}: {agreement.first}")
+            continue
+        judged = float(np.median(agreement.position_errors) if subject.selects else max(agreement.position_errors))
+        worst = max(worst, judged)
+        findings.expect(
+            judged <= params.max_error,
+            f"micro-batch {micro_batch}: {'median' if subject.selects else 'largest'} normalised error of a position "
+            f"{judged:.3g} is above {params.max_error}",
+        )
         if agreement.real_flips:
             findings.problems.append(
-                f"micro-batch {micro_batch}: {agreement.real_flips} tokens differ by more than rounding explains; {agreement.first}"
+                f"micro-batch {micro_batch}: {agreement.real_flips} tokens differ by more than rounding explains; "
+                f"{agreement.first}"
             )
-        findings.expect(
-            agreement.normalised_error <= params.max_error,
-            f"micro-batch {micro_batch}: normalised error {agreement.normalised_error:.3g} is above {params.max_error}",
-        )
-        if agreement.token_flips:
+        elif agreement.token_flips:
             findings.notes.append(f"micro-batch {micro_batch}: {agreement.token_flips} tokens differ within rounding")
     return worst

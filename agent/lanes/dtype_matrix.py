@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from agent.engine.anatomy import Port
+from agent.engine.stage import Frame
 from agent.engine.wire import F16_MAX, WireRange, WireType
 from agent.lanes import single_step
 from agent.lanes.agreement import Agreement
@@ -57,11 +60,15 @@ def run(subject: Subject, params: Params) -> LaneResult:
             "beyond_f16": seen.beyond_f16,
             "policy": getattr(subject.expectations.family.wire, wire),
         }
-        words.append(f"{wire} {'exact' if agreement.exact else f'{crossing.changed_cuts}/{len(cuts)} cuts change tokens'}")
+        words.append(
+            f"{wire} {'exact' if agreement.exact else f'{crossing.changed_cuts}/{len(cuts)} cuts change tokens'}"
+        )
     return findings.result(", ".join(words))
 
 
-def _cross(subject: Subject, workload: Workload, cuts: tuple[int, ...], wire: WireType, findings: Findings) -> _Crossing:
+def _cross(
+    subject: Subject, workload: Workload, cuts: tuple[int, ...], wire: WireType, findings: Findings
+) -> _Crossing:
     anatomy, crossing = subject.anatomy(workload.micro_batch), _Crossing(Agreement(), WireRange())
     for cut in cuts:
         flips_before, finite = crossing.agreement.token_flips, True
@@ -77,7 +84,9 @@ def _cross(subject: Subject, workload: Workload, cuts: tuple[int, ...], wire: Wi
     return crossing
 
 
-def _check_codec(ports, sent, arrived, wire: WireType, cut: int, findings: Findings) -> None:  # type: ignore[no-untyped-def]
+def _check_codec(
+    ports: Sequence[Port], sent: Frame, arrived: Frame, wire: WireType, cut: int, findings: Findings
+) -> None:
     for port, before, after in zip(ports, sent, arrived, strict=True):
         if port.dtype != "f32":
             continue
@@ -102,12 +111,16 @@ def _judge(subject: Subject, wire: WireType, crossing: _Crossing, n_cuts: int, f
         return
     changed = crossing.changed_cuts > 0
     reach = f"activations reach {crossing.seen.peak:.4g}" + (
-        f", {crossing.seen.beyond_f16} of {crossing.seen.values} beyond the f16 range of {F16_MAX:.0f}" if crossing.seen.beyond_f16 else ""
+        f", {crossing.seen.beyond_f16} of {crossing.seen.values} beyond the f16 range of {F16_MAX:.0f}"
+        if crossing.seen.beyond_f16
+        else ""
     )
     if subject.expectations.random_weights:
         findings.notes.append(f"{wire} wire measured, not judged: random weights ({reach})")
     elif policy in ("required", "validated") and changed:
-        findings.problems.append(f"{wire} wire is {policy}, but {crossing.changed_cuts} of {n_cuts} cuts change tokens ({reach})")
+        findings.problems.append(
+            f"{wire} wire is {policy}, but {crossing.changed_cuts} of {n_cuts} cuts change tokens ({reach})"
+        )
     elif policy == "rejected":
         findings.notes.append(
             f"{wire} wire is rejected: {crossing.changed_cuts} of {n_cuts} cuts change tokens ({reach})"
@@ -115,4 +128,6 @@ def _judge(subject: Subject, wire: WireType, crossing: _Crossing, n_cuts: int, f
             else f"{wire} wire is rejected in the manifest, but no cut changes a token now ({reach})"
         )
     else:
-        findings.notes.append(f"{wire} wire is {policy}: {crossing.changed_cuts} of {n_cuts} cuts change tokens ({reach})")
+        findings.notes.append(
+            f"{wire} wire is {policy}: {crossing.changed_cuts} of {n_cuts} cuts change tokens ({reach})"
+        )

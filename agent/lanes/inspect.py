@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.layer_kind import LayerKind
 from agent.header.layers import layer_kinds_from_metadata, layer_kinds_from_tensors, period
 from agent.lanes.cuts import middle_cut, third_cuts
 from agent.lanes.result import Findings, LaneResult
 from agent.lanes.subject import Subject
+from agent.layer_kind import LayerKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,9 @@ def run(subject: Subject, _params: Params) -> LaneResult:
     return findings.result(f"{header.architecture}, {subject.n_layer} layers, {len(legal)} legal cuts")
 
 
-def _compare(findings: Findings, source: str, kinds: tuple[LayerKind, ...] | None, graph: tuple[LayerKind, ...]) -> None:
+def _compare(
+    findings: Findings, source: str, kinds: tuple[LayerKind, ...] | None, graph: tuple[LayerKind, ...]
+) -> None:
     if kinds is None:
         findings.expect(False, f"the {source} say nothing certain about the layers, so no state may be reused")
         return

@@ -15,7 +15,6 @@ from typing import Self
 from agent.contracts import RecordedContract
 from agent.engine.anatomy import Anatomy
 from agent.engine.contract import Contract
-from agent.layer_kind import LayerKind
 from agent.engine.model import Model
 from agent.engine.session import Session, Shape
 from agent.engine.stage import Stage
@@ -24,6 +23,7 @@ from agent.engine.wire import Array, WireType, carry
 from agent.header.reader import Header
 from agent.lanes.policy import CachePolicy, select_policy
 from agent.lanes.workload import Workload
+from agent.layer_kind import LayerKind
 from matrixgen.family import Family
 
 
@@ -78,6 +78,11 @@ class Subject:
         """Layers of the trunk."""
         return self.model.facts.n_layer
 
+    @property
+    def selects(self) -> bool:
+        """True if the model picks experts or cells by a top k, so that rounding can tip a choice."""
+        return any(part in tensor.name for tensor in self.header.tensors for part in ("_exps.", ".indexer"))
+
     def shape(self, micro_batch: int) -> Shape:
         """The shape of this subject's contexts."""
         return Shape(micro_batch=micro_batch, threads=self.threads)
@@ -114,7 +119,9 @@ class Subject:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -55,7 +54,7 @@ class LiveReporter:
         with self._lock:
             self._marks[leg.id][result.lane] = MARKS[result.status]
 
-    def leg_finished(self, leg: Leg, receipt: Receipt, path: Path) -> None:
+    def leg_finished(self, leg: Leg, receipt: Receipt) -> None:
         """Say how it went."""
         style = MARKS[receipt.status][1]
         with self._lock:
@@ -78,5 +77,7 @@ class LiveReporter:
         self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._live.stop()

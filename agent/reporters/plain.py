@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import TextIO
 
 from agent.lanes.result import LaneResult, Status
@@ -29,7 +28,7 @@ class PlainReporter:
         if result.status is not Status.PASS:
             self._say(f"{result.status:<6} {leg.id}: {result.lane}: {result.summary}")
 
-    def leg_finished(self, leg: Leg, receipt: Receipt, path: Path) -> None:
+    def leg_finished(self, leg: Leg, receipt: Receipt) -> None:
         """A line for the leg."""
         passed = sum(lane.status is Status.PASS for lane in receipt.lanes)
         self._say(
@@ -55,5 +54,5 @@ class SilentReporter:
     def lane_finished(self, leg: Leg, result: LaneResult) -> None:
         """Nothing."""
 
-    def leg_finished(self, leg: Leg, receipt: Receipt, path: Path) -> None:
+    def leg_finished(self, leg: Leg, receipt: Receipt) -> None:
         """Nothing."""

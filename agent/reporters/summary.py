@@ -32,7 +32,9 @@ def print_summary(console: Console, receipts: tuple[Receipt, ...], folder: Path,
                 mark, style = MARKS[lane.status]
                 console.print(Text(f"{mark} {receipt.leg}: {lane.lane}: {problem}", style=style))
     counts = Counter(receipt.status for receipt in receipts)
-    words = ", ".join(f"{counts[status]} {status}" for status in (Status.PASS, Status.FAIL, Status.INFRA) if counts[status])
+    words = ", ".join(
+        f"{counts[status]} {status}" for status in (Status.PASS, Status.FAIL, Status.INFRA) if counts[status]
+    )
     console.print(f"\n{words} in {seconds:.1f} s; receipts in {folder}", highlight=False)
 
 

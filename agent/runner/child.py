@@ -6,17 +6,21 @@ that it never outlives its parent.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, TextIO
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
 
 from agent.errors import AgentError, InfraError
 from agent.lanes.result import LaneResult, Status
 from agent.runner.job import Job
+
+if TYPE_CHECKING:
+    from agent.lanes.subject import Subject
 
 
 def main() -> int:
@@ -44,9 +48,8 @@ def _run(job: Job, events: TextIO) -> None:
     from agent.engine.devices import choose_device
     from agent.engine.library import load_library
     from agent.engine.model import Model
-    from agent.faults.catalog import subject_type
+    from agent.faults.catalog import FAULTS, subject_type
     from agent.header.reader import read_model_header
-    from agent.lanes.catalog import find_lane
     from agent.lanes.subject import DEFAULT_MICRO_BATCH, Expectations
 
     library = load_library()
@@ -62,11 +65,22 @@ def _run(job: Job, events: TextIO) -> None:
             device={"name": device.name, "description": device.description, "backend": device.backend},
             nodes_by_device=nodes,
         )
+        if job.fault and not FAULTS[job.fault].applies(subject.contract):
+            _emit(
+                events, event="stopped", status=Status.NOT_APPLICABLE, message=f"{job.fault} cannot show on this model"
+            )
+            return
         for name, params in job.lanes:
             _emit(events, event="lane-started", lane=name)
             started = time.perf_counter()
-            result = _guarded(name, lambda name=name, params=params: find_lane(name).run(subject, params))
+            result = _guarded(name, functools.partial(_check, subject, name, params))
             _emit(events, event="lane-finished", result=result.to_json() | {"seconds": time.perf_counter() - started})
+
+
+def _check(subject: Subject, name: str, params: Mapping[str, Any]) -> LaneResult:
+    from agent.lanes.catalog import find_lane
+
+    return find_lane(name).run(subject, params)
 
 
 def _guarded(name: str, check: Callable[[], LaneResult]) -> LaneResult:

@@ -63,7 +63,7 @@ def _answer(path: Path, device: str | None) -> dict[str, Any]:
                     "tokens": now.tokens,
                     "cache": str(select_policy(contract.state)),
                     "device": f"{chosen.name} ({chosen.description})",
-                }
+                },
             }
     except AgentError as error:
         return {"error": str(error)}

@@ -201,4 +201,3 @@ def _kill_group(child: subprocess.Popen[str]) -> None:
 
 def _how(code: int) -> str:
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
-

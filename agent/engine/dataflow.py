@@ -1,0 +1,173 @@
+"""The data flow of one graph: who owns which tensor, where state is kept, what a cut severs.
+
+Ownership. A tensor belongs to a layer if its name says so (llama.cpp names nodes ``<what>-<layer>``), else if it reads a
+weight ``blk.<layer>.*`` or a cache of that layer, else to the highest layer among its inputs. What comes before the first
+layer is owned by layer -1, what comes after the last one by the last.
+
+State. A cache tensor is one that llama.cpp names ``cache_<kind>_l<layer>``, or any tensor that is not computed and that the
+graph writes into: a model may give its cache another name, and one of the pin does.
+
+Any division of the graph into two gives a frontier that is enough, so a surprising name can make it larger than needed,
+never wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
+from agent.engine.graph import VIEW_OPS, Graph, Tensor
+
+BEFORE_LAYERS = -1
+
+_NODE_LAYER = re.compile(r"-(\d+)(?: \(.*\))*$")
+_WEIGHT_LAYER = re.compile(r"^blk\.(\d+)\.")
+_CACHE = re.compile(r"^cache_(\w+)_l(\d+)$")
+_TOKENS = "inp_tokens"
+_EMBEDDINGS = "inp_embd"
+
+# caches that a model of the pin renames -> the kind that they are (kimi-linear.cpp)
+_RENAMED_CACHES = {"conv_states_all": "r"}
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A tensor that keeps state between decodes: its layer, and its kind (``k``, ``v``, ``r``, ``s``, ``idx_k``, ...)."""
+
+    layer: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """What crosses one cut in one graph.
+
+    Attributes:
+        tensors: indexes into the graph, in the order of execution.
+        tokens: token ids are read above the cut.
+        state: names of caches below the cut that are read above it.
+    """
+
+    tensors: tuple[int, ...]
+    tokens: bool
+    state: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Dataflow:
+    """A graph and what follows from it.
+
+    Attributes:
+        graph: the graph.
+        caches: by index into the graph.
+        owner: the layer of each tensor; `BEFORE_LAYERS` for what comes before the first.
+        host_derived: for each tensor, whether it follows from weights and host inputs other than the text alone, so that
+            each side of a cut makes it for itself (masks, rope tables).
+    """
+
+    graph: Graph
+    caches: Mapping[int, Cache]
+    owner: tuple[int, ...]
+    host_derived: tuple[bool, ...]
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens in this micro-batch; 0 where the graph takes none."""
+        return next((tensor.shape[0] for tensor in self.graph.tensors if tensor.name == _TOKENS), 0)
+
+    def boundary(self, cut: int) -> Boundary:
+        """Find what crosses the cut before layer `cut`."""
+        graph = self.graph
+        crossing: set[int] = set()
+        state: dict[str, None] = {}
+        tokens = False
+        for index, tensor in enumerate(graph.tensors):
+            if tensor.op == "NONE" or self.owner[index] < cut:
+                continue
+            for root in map(graph.root, tensor.inputs):
+                origin = graph.tensors[root]
+                if self.owner[root] >= cut:
+                    continue
+                if origin.op != "NONE":
+                    if not self.host_derived[root]:
+                        crossing.add(root)
+                elif root in self.caches:
+                    state[origin.name] = None
+                elif origin.name in (_TOKENS, _EMBEDDINGS):
+                    tokens = True
+        needed = [index for index in crossing if not self._follows_from(index, crossing)]
+        return Boundary(
+            tuple(sorted(needed, key=lambda index: graph.tensors[index].ordinal or 0)), tokens, tuple(state)
+        )
+
+    def _follows_from(self, index: int, crossing: Container[int]) -> bool:
+        """True if the upper side can make this tensor from what crosses anyway and host inputs, without a weight."""
+        for root in map(self.graph.root, self.graph.tensors[index].inputs):
+            is_host_input = self.host_derived[root] and self.graph.tensors[root].is_input
+            if root not in crossing and not is_host_input:
+                return False
+        return True
+
+    def embedding_nodes(self) -> tuple[int, ...]:
+        """Computed tensors before the first layer that read the token ids directly."""
+        tokens = {index for index, tensor in enumerate(self.graph.tensors) if tensor.name == _TOKENS}
+        return tuple(
+            index
+            for index, tensor in enumerate(self.graph.tensors)
+            if tensor.ordinal is not None
+            and tensor.op not in VIEW_OPS
+            and self.owner[index] == BEFORE_LAYERS
+            and tokens.intersection(tensor.inputs)
+        )
+
+
+def analyse(graph: Graph) -> Dataflow:
+    """Work out the data flow of a graph."""
+    caches = _find_caches(graph)
+    return Dataflow(graph, caches, _find_owners(graph, caches), _find_host_derived(graph, caches))
+
+
+def _find_caches(graph: Graph) -> dict[int, Cache]:
+    caches: dict[int, Cache] = {}
+    for index, tensor in enumerate(graph.tensors):
+        if tensor.op == "NONE" and (named := _CACHE.match(tensor.name)):
+            caches[index] = Cache(int(named[2]), named[1])
+        elif tensor.view_of is not None and tensor.op not in VIEW_OPS and tensor.op != "NONE":
+            target = graph.root(tensor.view_of)
+            written = graph.tensors[target]
+            if written.op == "NONE" and not written.is_input and target not in caches:
+                caches[target] = _renamed(written)
+    return caches
+
+
+def _renamed(tensor: Tensor) -> Cache:
+    suffix = _NODE_LAYER.search(tensor.name)
+    stem = tensor.name[: suffix.start()] if suffix else tensor.name
+    return Cache(int(suffix[1]) if suffix else BEFORE_LAYERS, _RENAMED_CACHES.get(stem, stem))
+
+
+def _find_owners(graph: Graph, caches: Mapping[int, Cache]) -> tuple[int, ...]:
+    layers: list[int] = []
+    for index, tensor in enumerate(graph.tensors):
+        if index in caches:
+            layer = caches[index].layer
+        elif weight := _WEIGHT_LAYER.match(tensor.name):
+            layer = int(weight[1])
+        elif tensor.op != "NONE" and (suffix := _NODE_LAYER.search(tensor.name)):
+            layer = int(suffix[1])
+        else:
+            sources = tensor.inputs if tensor.view_of is None else (*tensor.inputs, tensor.view_of)
+            layer = max((layers[source] for source in sources), default=BEFORE_LAYERS)
+        layers.append(layer)
+    return tuple(layers)
+
+
+def _find_host_derived(graph: Graph, caches: Container[int]) -> tuple[bool, ...]:
+    derived: list[bool] = []
+    for index, tensor in enumerate(graph.tensors):
+        if tensor.op == "NONE":
+            derived.append(index not in caches and tensor.name not in (_TOKENS, _EMBEDDINGS))
+        else:
+            derived.append(all(derived[source] for source in tensor.inputs))
+    return tuple(derived)
