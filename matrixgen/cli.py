@@ -5,6 +5,7 @@ Heavy imports happen inside the commands, so that `--help` stays instant.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from matrixgen.leg import Plan
     from matrixgen.manifest import Manifest
 
+CLOSED_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 EVENTS = "llama-bump, nightly, patch-edit, pull-request, release, manual-full"
 
 
@@ -88,7 +90,7 @@ def emit(root: Path | None, plan_path: Path | None, output_format: str, **select
 
     Where GITHUB_OUTPUT is set, matrix, builds, has_legs, count and plan_digest are appended to it as well.
     """
-    from matrixgen import matrix, outputs, report
+    from matrixgen import matrix
 
     plan = _plan(_load(root), selection)
     values = matrix.github_outputs(plan)
@@ -97,19 +99,24 @@ def emit(root: Path | None, plan_path: Path | None, output_format: str, **select
 
         write_plan(plan, plan_path)
     if target := os.environ.get("GITHUB_OUTPUT"):
-        outputs.append_outputs(Path(target), values)
+        from matrixgen.outputs import append_outputs
+
+        append_outputs(Path(target), values)
     match output_format:
         case "github":
-            click.echo(outputs.frame(values), nl=False)
+            from matrixgen.outputs import frame
+
+            click.echo(frame(values), nl=False)
         case "table":
-            click.echo(report.plan_table(plan))
+            from matrixgen.report import plan_table
+
+            click.echo(plan_table(plan))
         case "names":
             click.echo("".join(f"{leg.id}\n" for leg in plan.legs), nl=False)
         case _:
             click.echo(values["matrix"])
-    if plan.skipped and output_format != "table":
-        click.echo("Not as asked:", err=True)
-        click.echo("\n".join(report.skipped_lines(plan)), err=True)
+    if output_format != "table":
+        _echo_skipped(plan)
 
 
 @cli.command()
@@ -126,9 +133,7 @@ def plan(root: Path | None, output: Path | None, **selection: Any) -> None:
         return
     write_plan(made, output)
     click.echo(f"{report.count(len(made.legs), 'leg')} in {output}, {made.digest}")
-    if made.skipped:
-        click.echo("Not as asked:", err=True)
-        click.echo("\n".join(report.skipped_lines(made)), err=True)
+    _echo_skipped(made)
 
 
 @cli.command()
@@ -240,6 +245,14 @@ def _plan(manifest: Manifest, selection: dict[str, Any]) -> Plan:
     return build_plan(manifest, **selection)
 
 
+def _echo_skipped(plan: Plan) -> None:
+    if plan.skipped:
+        from matrixgen.report import skipped_lines
+
+        click.echo("Not as asked:", err=True)
+        click.echo("\n".join(skipped_lines(plan)), err=True)
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. Every refusal becomes a message on standard error."""
     try:
@@ -266,10 +279,21 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader went away (`| head`); point stdout elsewhere so that the interpreter does not complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return CLOSED_PIPE
     return result if isinstance(result, int) else 0
 
 
 def main() -> None:
-    """Entry point of the console script."""
-    sys.exit(run())
+    """Entry point of the console script.
+
+    A command is over in a moment, so garbage is not collected, and the interpreter is not taken apart at the end: both would
+    take as long as the planning itself.
+    """
+    gc.disable()
+    code = run()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        code = code or CLOSED_PIPE
+    os._exit(code)

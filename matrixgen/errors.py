@@ -4,8 +4,6 @@ Exit codes (also in docs/matrixgen.md): 0 all good, 1 findings, 2 bad usage or b
 4 a limit or a runner does not hold the plan, 5 a file could not be written.
 """
 
-# ruff: noqa: N818 - the names say the cause; that they are errors, the base class says
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
 
 
 def frame(outputs: Mapping[str, str]) -> str:
     """The text to append. Raises InvalidValue for a bad name or a value that is not Unicode text."""
     blocks = []
     for name, value in outputs.items():
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(_NAME, name):
             raise InvalidValue(f"output name {name!r} must be letters, digits, _ or -, and not start with a digit")
         try:
             value.encode("utf-8")

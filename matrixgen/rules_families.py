@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matrixgen.family import Artifact, Family
     from matrixgen.manifest import Manifest
 
-_SHARD = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
+_SHARD = r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf"
 _NEVER_A_LEG = ("implementation_base",)
 _CACHES = {
     "dense": ("ResidentKv", "package-local ResidentKv", "disabled"),
@@ -134,7 +134,7 @@ def all_shards_are_named(manifest: Manifest) -> Iterator[Problem]:
             continue
         shards: dict[tuple[str, int], set[int]] = {}
         for file in family.artifact.files:
-            if match := _SHARD.fullmatch(file.path):
+            if "-of-" in file.path and (match := re.fullmatch(_SHARD, file.path)):
                 shards.setdefault((match["stem"], int(match["count"])), set()).add(int(match["number"]))
         for (stem, count), numbers in shards.items():
             if len(numbers) != count or min(numbers) != 1 or max(numbers) != count:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 64
-_BAD_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_MAY_HIDE_BAD_TEXT = re.compile(r"\\u(?:00[01]|007[fF]|[dD][89a-fA-F])|\\[bf]|\x7f")
-_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
+_BAD_TEXT = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]"
+_MAY_HIDE_BAD_TEXT = r"\\u(?:00[01]|007[fF]|[dD][89a-fA-F])|\\[bf]|\x7f"
+_WORD = r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+'
 
 
 class Document(NamedTuple):
@@ -128,7 +128,7 @@ def parse(name: str, text: str) -> Document:
 def too_deep(name: str, text: str) -> list[Finding]:
     """A finding at the line where the nesting passes MAX_DEPTH; brackets inside strings are left out."""
     depth = 0
-    for match in _WORD.finditer(text):
+    for match in re.finditer(_WORD, text, re.DOTALL):
         word = match[0]
         if word in "[{":
             depth += 1
@@ -154,7 +154,7 @@ def _bad_text(document: Document) -> list[Finding]:
     while stack:
         pointer, value = stack.pop()
         texts = [value] if isinstance(value, str) else list(value) if isinstance(value, dict) else []
-        if any(_BAD_TEXT.search(text) for text in texts):
+        if any(re.search(_BAD_TEXT, text) for text in texts):
             what = "text with a control character or half of a surrogate pair"
             fix = "remove it; the text ends in logs and in workflow files"
             line = document.line(pointer, lines)
@@ -173,7 +173,7 @@ def _walk(text: str) -> tuple[dict[str, int], list[tuple[str, int]]]:
     stack: list[tuple[str, int | None, set[str]]] = []  # (pointer, next index or None for objects, keys seen)
     key: str | None = None
     line, last = 1, 0
-    for match in _WORD.finditer(text):
+    for match in re.finditer(_WORD, text, re.DOTALL):
         line += text.count("\n", last, match.start())
         last = match.start()
         word = match[0]

@@ -114,12 +114,11 @@ def _run_and_report(
         sys.stdout.write(json.dumps([receipt.to_json() for receipt in receipts]) + "\n")
         return receipts
 
-    from rich.console import Console
-
+    from agent.reporters.console import make_console
     from agent.reporters.live import LiveReporter
     from agent.reporters.summary import print_summary
 
-    console = Console(highlight=False)
+    console = make_console()
     for entry in plan.skipped:
         console.print(f"[yellow]note[/] {entry.family}: {entry.reason}")
     if console.is_terminal:

@@ -17,8 +17,9 @@ def run(*, as_json: bool) -> int:
         sys.stdout.write(json.dumps({"version": found.version, "devices": list(found.devices)}) + "\n")
         return 0
 
-    from rich.console import Console
     from rich.table import Table
+
+    from agent.reporters.console import make_console
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("device", "backend", "product", "memory", "free"):
@@ -31,7 +32,7 @@ def run(*, as_json: bool) -> int:
             f"{device['total_bytes'] / _GIB:.1f} GiB",
             f"{device['free_bytes'] / _GIB:.1f} GiB",
         )
-    console = Console(highlight=False)
+    console = make_console()
     console.print(f"llama.cpp {found.version}")
     console.print(table)
     return 0

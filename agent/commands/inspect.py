@@ -45,10 +45,11 @@ def describe_header(header: Header) -> dict[str, Any]:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    from agent.reporters.console import make_console
+
+    console = make_console()
     table = Table.grid(padding=(0, 2))
     kinds = facts["state_by_metadata"]
     rows = {

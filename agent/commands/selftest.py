@@ -72,11 +72,12 @@ def _tell(trial: Trial) -> None:
 
 
 def _show(trials: Sequence[Trial]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    from agent.reporters.console import make_console
+
+    console = make_console()
     names = list(dict.fromkeys(trial.fault for trial in trials))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("family")

@@ -32,8 +32,9 @@ def run(architectures: Sequence[str], *, build: bool, as_json: bool) -> int:
         sys.stdout.write(json.dumps(rows) + "\n")
         return 0
 
-    from rich.console import Console
     from rich.table import Table
+
+    from agent.reporters.console import make_console
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("architecture", "layers", "state", "path" if build else "pattern from"):
@@ -43,5 +44,5 @@ def run(architectures: Sequence[str], *, build: bool, as_json: bool) -> int:
         table.add_row(
             str(row["architecture"]), str(row["layers"]), shorten_state(pattern), str(row["path"] or row["source"])
         )
-    Console(highlight=False).print(table)
+    make_console().print(table)
     return 0

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.header.layers import LayerKind, head_counts_kv, layer_kinds_from_metadata
+from agent.header.layers import head_counts_kv, layer_kinds_from_metadata
 from agent.header.verdicts import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from agent.header.model import Header
+    from agent.layer_kind import LayerKind
 
 BLOB_BYTES = 28
 """A blob's frame: magic, sequence, cells, position, sequences of the cell, transposed, layers; 4 bytes each."""

@@ -17,9 +17,12 @@ from agent.reporters.live import MARKS
 def print_summary(console: Console, receipts: tuple[Receipt, ...], folder: Path, seconds: float) -> None:
     """Print a row a leg, then every problem, then what was counted and where the receipts are."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("family", "architecture", "on", "layers", "state", "cuts"):
-        table.add_column(column, overflow="fold")
-    table.add_column("lanes")
+    table.add_column("family", no_wrap=True)
+    table.add_column("architecture", no_wrap=True)
+    table.add_column("layers", justify="right")
+    table.add_column("state", overflow="fold")
+    table.add_column("cuts", justify="right")
+    table.add_column("lanes", no_wrap=True)
     table.add_column("compared", justify="right")
     table.add_column("seconds", justify="right")
     for receipt in receipts:
@@ -35,7 +38,8 @@ def print_summary(console: Console, receipts: tuple[Receipt, ...], folder: Path,
     words = ", ".join(
         f"{counts[status]} {status}" for status in (Status.PASS, Status.FAIL, Status.INFRA) if counts[status]
     )
-    console.print(f"\n{words} in {seconds:.1f} s; receipts in {folder}", highlight=False)
+    where = ", ".join(sorted({f"{receipt.subject.kind} on {receipt.device.get('name', 'no device')}" for receipt in receipts}))
+    console.print(f"\n{words}; {where}, {seconds:.1f} s; receipts in {folder}")
 
 
 def _row(receipt: Receipt) -> list[str | Text]:
@@ -48,7 +52,6 @@ def _row(receipt: Receipt) -> list[str | Text]:
     return [
         str(receipt.family["family"]),
         receipt.subject.architecture or str(receipt.family["arch"]),
-        f"{receipt.device.get('name', '?')} {receipt.subject.kind}",
         str(facts.get("layers", "?")),
         shorten_state(str(facts.get("state", "?"))),
         str(len(legal)) if isinstance(legal, list) else "?",

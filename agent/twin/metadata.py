@@ -17,7 +17,7 @@ def metadata_of(recipe: Recipe) -> dict[str, MetaValue]:
     """All keys of the twin's header but `general.architecture`, in the order in which they are written."""
     entries: dict[str, MetaValue] = {
         "general.type": "model",
-        "general.name": f"twin of {recipe.architecture}",
+        "general.name": "twin",  # not the architecture: llama.cpp changes tokens of models whose name holds that of a phi
         f"{recipe.architecture}.block_count": recipe.n_layer,
         f"{recipe.architecture}.vocab_size": recipe.vocabulary,
     }

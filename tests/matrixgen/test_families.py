@@ -10,30 +10,45 @@ import pytest
 from matrixgen.family import Family
 from matrixgen.manifest import Manifest
 
-TIER_1 = """
+
+def words(text: str) -> list[str]:
+    """The names in a text."""
+    return text.split()
+
+
+TIER_1 = words(
+    """
 qwen3-dense qwen2 llama glm47-flash glm4 deepseek2 deepseek3 qwen3moe qwen3vlmoe minimax-m27 jamba kimi-linear qwen3next
 mamba mamba2 rwkv6 rwkv7 falcon-h1 granite-hybrid lfm2 laguna
-""".split()
-TIER_2 = """
+"""
+)
+TIER_2 = words(
+    """
 qwen2vl qwen3vl gemma2 gemma3 gemma3n gemma4-a4b gemma4-e4b phi2 phi3 phimoe granite hunyuan-dense hunyuan-moe hunyuan-vl
 falcon internlm2 olmo olmo2 olmoe mistral3 qwen2moe exaone exaone4 exaone-moe cohere2 qwen35 smollm3 minicpm minicpm3
 plamo3 deepseek2ocr
-""".split()
-TIER_3 = """
+"""
+)
+TIER_3 = words(
+    """
 gpt2 bloom gptneox mpt codeshell openelm refact stablelm plm arcee deci chatglm baichuan granite-moe smallthinker
 maincoder xverse starcoder2
-""".split()
+"""
+)
 # The parity document's board and evidence, by the stem of llama.cpp's model file.
-BOARD = """
+BOARD = words(
+    """
 qwen2 deepseek mistral3 mistral4 lfm2 gpt2 gemma gemma3n mpt olmo2 olmoe qwen3vl phi3 phi2 granite granite-hybrid
 granite-moe hunyuan-dense hunyuan-moe hunyuan-vl bloom gptneox openai-moe baichuan exaone exaone4 ernie4-5-moe
 nemotron-h-moe command-r cohere2 jamba kimi-linear falcon internlm2 stablelm starcoder2 mamba mamba2 rwkv6 qwen2vl
 qwen2moe qwen3moe qwen3vlmoe arcee chatglm codeshell deci qwen35 qwen35moe xverse maincoder mimo2 openelm minicpm
 minicpm3 plamo3 plm refact smallthinker smollm3 llama4 seed-oss deepseek2ocr laguna inkling glm4-moe phimoe exaone-moe
 bert t5 rwkv7 qwen3next
-""".split()
+"""
+)
 # The rest of the candidate list, by stem.
-CANDIDATES = """
+CANDIDATES = words(
+    """
 afmoe apertus arctic arwkv7 bailingmoe bailingmoe2 bailingmoe3 bitnet chameleon clip cogvlm cohere2moe dbrx deepseek2
 deepseek32 deepseek4 delta-net-base dflash dots1 dots3note dream eagle3 ernie4-5 eurobert falcon-h1 gemma-embedding gemma2
 gemma3 gemma4 gemma4-assistant glm-dsa glm4 granite-swa granite-switch grok grovemoe hy-v3 hy-v4 jais jais2 jina-bert-v2
@@ -41,7 +56,8 @@ jina-bert-v3 kimi-k3 lfm2moe llada llada-moe llama llama-embed mamba-base mellum
 modern-bert muse-glimmer nanbeige nemotron nemotron-h neo-bert nomic-bert nomic-bert-moe olmo orion paddleocr pangu-embed
 plamo plamo2 pockettts qwen qwen3 qwen3tts qwen4exp rnd1 rwkv6-base rwkv6qwen2 rwkv7-base spark2-5 starcoder step35
 t5encoder talkie wavtokenizer-dec
-""".split()
+"""
+)
 
 
 @pytest.mark.parametrize("name", [*TIER_1, *TIER_2, *TIER_3])

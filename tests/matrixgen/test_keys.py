@@ -92,9 +92,12 @@ def test_build_key_holds_everything_that_changes_a_build(fixed: Manifest) -> Non
         dataclasses.replace(pin, binding=pin.binding._replace(version="0.3.35")),
     ]
     keys = [build_key(variant, runner).text for variant in [pin, *variants]]
-    keys += [
-        build_key(pin, dataclasses.replace(runner, **{field: "other"})).text for field in ("backend", "os", "arch")
+    machines = [
+        dataclasses.replace(runner, backend="cuda"),
+        dataclasses.replace(runner, os="macos"),
+        dataclasses.replace(runner, arch="arm64"),
     ]
+    keys += [build_key(pin, machine).text for machine in machines]
     assert len(set(keys)) == len(keys)
 
 

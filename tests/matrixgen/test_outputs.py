@@ -46,7 +46,7 @@ def test_values_survive(values: dict[str, str]) -> None:
 def test_delimiter_is_proven_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A delimiter that is in the value is drawn again."""
     draws = iter([b"\x00" * 16, b"\x01" * 16])
-    monkeypatch.setattr(outputs.os, "urandom", lambda _size: next(draws))
+    monkeypatch.setattr("matrixgen.outputs.os.urandom", lambda _size: next(draws))
     value = f"x\nEOF_{'00' * 16}\ny"
     assert read_like_the_runner(outputs.frame({"a": value})) == {"a": value}
 

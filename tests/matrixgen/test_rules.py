@@ -185,8 +185,9 @@ def test_unpinned_rows_are_warnings(folder: Path) -> None:
 
 def test_all_files_are_checked_at_once(edit: Edit, folder: Path) -> None:
     """A fault in each file gives four findings in one run."""
-    for name, key in (("families", "families"), ("pin", "commit"), ("batteries", "lanes")):
-        edit(name, lambda data, key=key: data.update({key: None}))
+    edit("families", lambda data: data.update(families=None))
+    edit("pin", lambda data: data.update(commit=None))
+    edit("batteries", lambda data: data.update(lanes=None))
     (folder / "runners.json").unlink()
     findings, manifest = check_manifest(folder)
     assert manifest is None

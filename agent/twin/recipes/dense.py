@@ -122,7 +122,7 @@ _SIMPLE = (
         source="published configuration of openbmb/MiniCPM-2B-sft-bf16: every layer alike, scaled embedding, residual and logits",
         notes="8 layers of 40",
         omit=(*_NO_BIAS, "*_exps.weight", "*ffn_gate_inp.weight", "rope_freqs.weight", "rope_factors_*"),
-        gains={"token_embd.weight": 1 / 12, "output.weight": 9.0, "*attn_output.weight": 2.0, "*ffn_down.weight": 2.0},
+        gains={"token_embd.weight": 1 / 12, "output.weight": 1 / 9, "*attn_output.weight": 2.0, "*ffn_down.weight": 2.0},
     ),
     attention_only(
         "granite",
@@ -155,9 +155,10 @@ _SIMPLE = (
     ),
     attention_only(
         "baichuan",
+        n_layer=32,
         metadata=transformer(head_size=None, kv_heads=4, rope__dimension_count=16),
         source="published configuration of baichuan-inc/Baichuan2-7B-Chat: every layer alike",
-        notes="8 layers of 32",
+        notes="all 32 layers, since llama.cpp tells the rotating 7B model from the other by their number",
         omit=_NO_BIAS,
     ),
     attention_only(
@@ -257,11 +258,11 @@ _LAYER_NORM = (
     ),
     attention_only(
         "command-r",
-        metadata=transformer(head_size=None, layer_norm=True, eps=1e-5, rope_base=8e6, logit_scale=0.0625),
+        metadata=transformer(head_size=None, layer_norm=True, eps=1e-5, rope_base=8e6, logit_scale=1.0),
         source="published configuration of CohereForAI/c4ai-command-r-v01: every layer alike, parts side by side, tied output",
-        notes="8 layers of 40",
+        notes="8 layers of 40; logits are not scaled down, since the embedding is small",
         omit=("*.bias", "*attn_?_norm.weight"),
-        gains={"token_embd.weight": 4.0},
+        gains={"token_embd.weight": 0.3},
     ),
     attention_only(
         "starcoder",
@@ -288,7 +289,9 @@ _PHI3 = attention_only(
     layout=("fused-qkv",),
 )
 
-_GEMMA_GAINS = {"token_embd.weight": 1 / 8}  # llama.cpp multiplies by the root of the width, which is 64
+# llama.cpp multiplies the embedding by 8, the root of the width. A small one keeps a tied output from repeating the last token.
+_GEMMA_GAINS = {"token_embd.weight": 1 / 8}
+_TIED_GAINS = {"token_embd.weight": 1 / 20, "output_norm.weight": 5.0}
 
 _WINDOWED = (
     attention_only(
@@ -297,7 +300,7 @@ _WINDOWED = (
         source="published configuration of google/gemma-2b-it: every layer alike, tied output",
         notes="8 layers of 18",
         omit=_NO_BIAS,
-        gains=_GEMMA_GAINS,
+        gains=_TIED_GAINS,
     ),
     attention_only(
         "gemma2",
@@ -307,7 +310,7 @@ _WINDOWED = (
         source="published configuration of google/gemma-2-2b-it: every second layer has a window, caps on scores and logits",
         notes="8 layers of 26, window 16 in place of 4096",
         omit=_NO_BIAS,
-        gains=_GEMMA_GAINS,
+        gains=_TIED_GAINS,
     ),
     attention_only(
         "gemma3",
@@ -321,12 +324,13 @@ _WINDOWED = (
     attention_only(
         "cohere2",
         metadata=transformer(
-            head_size=None, layer_norm=True, eps=1e-5, rope_base=5e4, attention__sliding_window=WINDOW, logit_scale=0.25
+            head_size=None, layer_norm=True, eps=1e-5, rope_base=5e4, attention__sliding_window=WINDOW, logit_scale=1.0
         ),
         source="published configuration of CohereForAI/c4ai-command-r7b-12-2024: three layers with a window, then one without "
         "window and rotation; parts side by side, tied output",
-        notes="8 layers of 32, window 16 in place of 4096",
+        notes="8 layers of 32, window 16 in place of 4096; logits are not scaled down, since the embedding is small",
         omit=_NO_BIAS,
+        gains={"token_embd.weight": 0.3},
     ),
     attention_only(
         "plamo3",

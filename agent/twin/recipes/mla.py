@@ -116,7 +116,7 @@ MINICPM3 = attention_only(
     source="published configuration of openbmb/MiniCPM3-4B: every layer alike, decompressed keys and values in the cache",
     notes="8 layers of 62",
     omit=("rope_factors_*",),
-    gains={"token_embd.weight": 1 / 12},
+    gains={"token_embd.weight": 1 / 12, "output.weight": 1 / 4},
 )
 
 MISTRAL4 = attention_only(
@@ -129,6 +129,7 @@ MISTRAL4 = attention_only(
             rope__scaling__factor=128.0,
             rope__scaling__original_context_length=32,
             attention__temperature_scale=0.1,
+            attention__temperature_length=32,
         ),
         **latent(q_rank=48),
         **experts(expert_shared_count=1, expert_weights_norm=True, expert_weights_scale=1.0, expert_gating_func=1),

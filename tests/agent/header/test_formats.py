@@ -82,7 +82,9 @@ def test_an_error_body_is_shown_escaped(tmp_path: Path) -> None:
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize(("kind", "verdict"), [("missing", "missing_file"), ("folder", "not_a_file"), ("pipe", "not_a_file")])
+@pytest.mark.parametrize(
+    ("kind", "verdict"), [("missing", "missing_file"), ("folder", "not_a_file"), ("pipe", "not_a_file")]
+)
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path, kind: str, verdict: str) -> None:
     """A missing path, a folder and a pipe without a writer end with their verdict; the pipe does not block."""
     path = tmp_path / "thing"

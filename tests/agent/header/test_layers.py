@@ -7,12 +7,12 @@ import pytest
 from agent.errors import HeaderInvalid
 from agent.header import architectures as arch
 from agent.header.layers import (
-    LayerKind,
     disagreements,
     layer_kinds_from_metadata,
     layer_kinds_from_tensors,
     period,
 )
+from agent.layer_kind import LayerKind
 from tests.agent.header.kit import array, model, number, read, string, u32
 
 _PARTS = {
@@ -46,7 +46,12 @@ RULES = [
         for name in sorted(arch.BY_HEAD_COUNT_KV)
     ],
     *[
-        pytest.param(name, {"block_count": u32(16)}, " ".join(["R"] * (every - 1) + ["A"]) + " " + " ".join((["R"] * (every - 1) + ["A"]) * (16 // every - 1)), id=f"{name}-default-interval")  # noqa: E501
+        pytest.param(
+            name,
+            {"block_count": u32(16)},
+            " ".join(["R"] * (every - 1) + ["A"]) + " " + " ".join((["R"] * (every - 1) + ["A"]) * (16 // every - 1)),
+            id=f"{name}-default-interval",
+        )
         for name, every in sorted(arch.BY_INTERVAL.items())
     ],
     *[
@@ -54,7 +59,12 @@ RULES = [
         for name in sorted(arch.BY_INTERVAL)
     ],
     *[
-        pytest.param(name, {"block_count": u32(4), "attention.recurrent_layers": array("bool", [1, 0, 0, 1])}, "R A A R", id=f"{name}-listed")  # noqa: E501
+        pytest.param(
+            name,
+            {"block_count": u32(4), "attention.recurrent_layers": array("bool", [1, 0, 0, 1])},
+            "R A A R",
+            id=f"{name}-listed",
+        )
         for name in sorted(arch.BY_INTERVAL)
     ],
     *[
@@ -68,7 +78,12 @@ RULES = [
     ],
     pytest.param("qwen3", {"block_count": u32(3), **_HEADS}, "A A A", id="dense-without-head-count-kv"),
     pytest.param("qwen3", {"block_count": u32(3), **_HEADS, "attention.head_count_kv": u32(2)}, "A A A", id="dense"),
-    pytest.param("laguna", {"block_count": u32(4), **_HEADS, "attention.sliding_window": u32(512)}, "A A A A", id="laguna-is-dense"),  # noqa: E501
+    pytest.param(
+        "laguna",
+        {"block_count": u32(4), **_HEADS, "attention.sliding_window": u32(512)},
+        "A A A A",
+        id="laguna-is-dense",
+    ),
     pytest.param("deci", _heads([2, 0, 2]), "A N A", id="deci-has-layers-without-attention"),
     pytest.param("deepseek4", {"block_count": u32(2), **_HEADS}, "?", id="own-memory-is-unknown"),
     pytest.param("newarch", {"block_count": u32(2), **_HEADS}, "?", id="unknown-architecture"),
@@ -242,7 +257,9 @@ def test_a_layer_number_beyond_the_limit_is_refused(name: str) -> None:
     assert caught.value.verdict == "bad_layer_map"
 
 
-@pytest.mark.parametrize("name", ["blk.00.attn_q.weight", "blk.-1.attn_q.weight", "v.blk.0.attn_q.weight", "blk.\u0661.attn_q"])
+@pytest.mark.parametrize(
+    "name", ["blk.00.attn_q.weight", "blk.-1.attn_q.weight", "v.blk.0.attn_q.weight", "blk.\u0661.attn_q"]
+)
 def test_names_that_only_look_like_layers_are_not(name: str) -> None:
     """Only blk.N. with a plain decimal N is a layer."""
     assert layer_kinds_from_tensors(read(model("llama", {}, [name]))) == ()

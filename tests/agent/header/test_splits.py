@@ -63,7 +63,9 @@ def test_the_data_of_each_tensor_is_where_the_header_says(shards: list[Path]) ->
         shard = header.shards[entry.shard]
         start = shard.data_offset + entry.offset
         assert entry.n_bytes == 4 * 32 * 4
-        assert np.frombuffer(shard.path.read_bytes()[start : start + entry.n_bytes], np.float32).tolist() == [index] * 128
+        assert (
+            np.frombuffer(shard.path.read_bytes()[start : start + entry.n_bytes], np.float32).tolist() == [index] * 128
+        )
 
 
 def test_a_first_shard_without_tensors_is_joined(tmp_path: Path) -> None:
@@ -97,7 +99,9 @@ def test_the_first_shard_missing_is_named(shards: list[Path]) -> None:
     assert _verdict(shards[1]) == "missing_shards"
 
 
-@pytest.mark.parametrize("name", ["model.gguf", "model-00001-of-00004.gguf", "model-00002-of-00003.gguf", "model-1-of-3.gguf"])
+@pytest.mark.parametrize(
+    "name", ["model.gguf", "model-00001-of-00004.gguf", "model-00002-of-00003.gguf", "model-1-of-3.gguf"]
+)
 def test_a_renamed_shard_is_refused(shards: list[Path], name: str) -> None:
     """D16: the name and split.no / split.count must agree."""
     renamed = shards[0].rename(shards[0].with_name(f"x-{name}"))
