@@ -61,7 +61,6 @@ class Options:
         device: device to use instead of the one that a leg's backend names.
         threads: of the CPU backend, in one leg.
         jobs: legs at once.
-        fault: a seeded fault to run with; None for a real run.
     """
 
     receipts: Path
@@ -71,7 +70,6 @@ class Options:
     device: str | None = None
     threads: int = 1
     jobs: int = 1
-    fault: str | None = None
 
 
 def certify(plan: Plan, legs: tuple[Leg, ...], options: Options, reporter: Reporter) -> tuple[Receipt, ...]:
@@ -120,7 +118,6 @@ def _test(leg: Leg, options: Options, observer: _LegObserver) -> tuple[TestedSub
         random_weights=leg.subject == "twin",
         recorded=options.contracts.get(header.architecture),
         lanes=tuple((lane.name, lane.params) for lane in leg.lanes),
-        fault=options.fault,
     )
     return subject, _require_evidence(leg, supervise(job, observer, leg.timeout_minutes * 60))
 

@@ -75,6 +75,165 @@ class ContextFailed(InfraError):
     """llama.cpp could not create a context (most often: not enough memory)."""
 
 
+# -- infrastructure: bytes that could not be had as planned --------------------------------------------------------------
+
+
+class StoreError(InfraError):
+    """A file could not be brought to this machine as the plan describes it.
+
+    Attributes:
+        cause: stable name of the cause, at the head of every message; `docs/store.md` explains each.
+        transient: True where the same source may answer otherwise in a moment.
+        restart: True where what was fetched so far must not be continued.
+        retry_after: seconds that the other side asked to wait; None where it did not say.
+    """
+
+    cause: ClassVar[str] = "store"
+    transient: ClassVar[bool] = False
+    restart: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(f"{self.cause}: {message}")
+        self.retry_after = retry_after
+
+
+class ArtifactGone(StoreError):
+    """The repository, the revision or the file is not there any more. Another revision is never taken instead."""
+
+    cause = "artifact_gone"
+
+
+class AccessDenied(StoreError):
+    """The other side wants credentials, other credentials, or an agreement that was not given."""
+
+    cause = "access_denied"
+
+
+class SourceRefused(StoreError):
+    """The other side refused the request for another reason; asking again would not help."""
+
+    cause = "source_refused"
+
+
+class RevisionMoved(StoreError):
+    """A source answered for another revision than the one that was asked for."""
+
+    cause = "revision_moved"
+
+
+class WrongBytes(StoreError):
+    """A source gave other bytes than the plan describes; the message names the source and what the bytes are."""
+
+    cause = "wrong_bytes"
+
+
+class ArtifactExpired(StoreError):
+    """An artifact of a workflow run was deleted when its retention ended."""
+
+    cause = "artifact_expired"
+
+
+class WrongRun(StoreError):
+    """An artifact does not belong to the workflow run, or the attempt, that was named."""
+
+    cause = "wrong_run"
+
+
+class ArtifactCorrupt(StoreError):
+    """An archive is cut short, is none, or holds what no archive of ours holds."""
+
+    cause = "artifact_corrupt"
+    transient = True
+    restart = True
+
+
+class RateLimited(StoreError):
+    """The other side asked to come back later."""
+
+    cause = "rate_limited"
+    transient = True
+
+
+class ServerFailed(StoreError):
+    """The other side answered with an error of its own (5xx)."""
+
+    cause = "server_failed"
+    transient = True
+
+
+class NetworkFailed(StoreError):
+    """No connection, a broken one, or no answer in time."""
+
+    cause = "network_failed"
+    transient = True
+
+
+class Stalled(StoreError):
+    """The transfer became too slow to ever end."""
+
+    cause = "stalled"
+    transient = True
+
+
+class CutShort(StoreError):
+    """The other side ended the transfer before all bytes were there."""
+
+    cause = "cut_short"
+    transient = True
+
+
+class ObjectChanged(StoreError):
+    """The object was replaced while it was read."""
+
+    cause = "object_changed"
+    transient = True
+    restart = True
+
+
+class RangeRefused(StoreError):
+    """A transfer cannot be continued where it stopped: the other side says that there is nothing (416)."""
+
+    cause = "range_refused"
+    transient = True
+    restart = True
+
+
+class ClockSkewed(StoreError):
+    """The clock of this machine is too far off for signed requests."""
+
+    cause = "clock_skew"
+
+
+class Offline(StoreError):
+    """The network was needed and may not be used."""
+
+    cause = "offline"
+
+
+class NoSpace(StoreError):
+    """The disk is full, or would be."""
+
+    cause = "no_space"
+
+
+class StoreDenied(StoreError):
+    """The system does not let this user read or write in the store."""
+
+    cause = "store_permissions"
+
+
+class StoreBusy(StoreError):
+    """Another process holds a file of the store and makes no progress."""
+
+    cause = "store_busy"
+
+
+class FetchFailed(StoreError):
+    """No source could give the file; the message lists what each of them said."""
+
+    cause = "fetch_failed"
+
+
 # -- what the model or the pin did wrong -----------------------------------------------------------------------------------
 
 
@@ -157,3 +316,74 @@ class InternalError(AgentError):
 
 class UsageError(AgentError):
     """Options that do not go together."""
+
+
+class SourceUnknown(AgentError):
+    """A source of files was given in a form that this agent does not know."""
+
+
+class NotPinned(AgentError):
+    """A file is wanted of which revision, size or sha256 are not known, so nothing could be proved about it."""
+
+
+class NotAStore(AgentError):
+    """A folder that was to be cleaned does not carry the tag of a store."""
+
+
+# -- the gate --------------------------------------------------------------------------------------------------------------
+
+
+class ReceiptsUnreadable(AgentError):
+    """The folder of receipts is not there, cannot be listed, or is larger than any run makes it."""
+
+
+class ReceiptEdited(ReceiptInvalid):
+    """A receipt does not have the digest that it states."""
+
+
+class NeedsInvalid(AgentError):
+    """What was given as the `needs` context is not one."""
+
+
+class VerdictInvalid(AgentError):
+    """A verdict cannot be read, does not match its schema, contradicts itself, or was changed."""
+
+
+class StatementInvalid(AgentError):
+    """A file is neither a receipt nor a verdict, so that no statement can be made about it."""
+
+
+class VerdictRefused(AgentError):
+    """A verdict is sound and still must not move the pin: not green, of another plan or commit, or too old."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class PinFileInvalid(AgentError):
+    """The pin file of the product's repository is missing, a link, or not of the layout that was named."""
+
+
+class RepositoryUnusable(InfraError):
+    """git or the GitHub API could not be asked; nothing was changed."""
+
+
+class TokenRejected(AgentError):
+    """The token may not do what publishing needs."""
+
+
+class PushRefused(AgentError):
+    """The repository did not take a commit.
+
+    Attributes:
+        kind: why, as `agent.gate.refusal.Refusal` names it.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +17,15 @@ from agent.twin.build import build_twin
 from agent.twin.catalog import recipe_for
 from matrixgen.leg import Leg
 
-_TIMEOUT_SECONDS = 600
+_TIMEOUT_SECONDS = 1800
 
 # A fault that is there is there in a short run: fewer steps and repeats than a battery, the same checks.
 _SHORT: Mapping[str, Any] = {
     "decode_steps": 2,
-    "hit_repeats": 1,
+    "hit_repeats": 2,
     "repeats": 3,
-    "threads": [],
-    "micro_batches": [],
+    "threads": [2],
+    "micro_batches": [1],
     "wires": ["f32"],
     "cuts": "classes",
 }
@@ -37,43 +37,44 @@ class Trial:
 
     Attributes:
         caught: lanes that failed, as they must.
-        missed: lanes that did not; each one is a defect.
-        applies: False where the model cannot show the fault or owes none of its lanes.
+        missed: lanes that did not, with their status; each one is a defect.
     """
 
     leg: Leg
     fault: str
     caught: tuple[str, ...]
     missed: tuple[str, ...]
-    applies: bool
+
+    @property
+    def applies(self) -> bool:
+        """False where the model cannot show the fault, or owes none of its lanes."""
+        return bool(self.caught or self.missed)
 
 
 def run_trials(
     legs: Sequence[Leg],
-    faults: Iterable[str],
+    faults: Sequence[str],
     *,
     twins: Path,
     contracts: Mapping[str, RecordedContract],
     jobs: int,
-    on_trial: Callable[[Trial], None],
+    on_leg: Callable[[Leg], None],
 ) -> tuple[Trial, ...]:
-    """Run every fault on every leg, `jobs` at a time; `on_trial` is told of each as it ends."""
+    """Run every fault on every leg, `jobs` legs at a time; `on_leg` is told of each leg as it ends."""
 
-    def attempt(pair: tuple[Leg, str]) -> Trial:
-        trial = _try(*pair, twins=twins, contracts=contracts)
-        on_trial(trial)
-        return trial
+    def attempt(leg: Leg) -> tuple[Trial, ...]:
+        trials = _try(leg, faults, twins=twins, contracts=contracts)
+        on_leg(leg)
+        return trials
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        return tuple(pool.map(attempt, [(leg, fault) for leg in legs for fault in faults]))
+        return tuple(trial for trials in pool.map(attempt, legs) for trial in trials)
 
 
-def _try(leg: Leg, fault: str, *, twins: Path, contracts: Mapping[str, RecordedContract]) -> Trial:
-    must_catch = FAULTS[fault].lanes
-    lanes = tuple((lane.name, _shorten(lane.params)) for lane in leg.lanes if lane.name in must_catch)
+def _try(
+    leg: Leg, faults: Sequence[str], *, twins: Path, contracts: Mapping[str, RecordedContract]
+) -> tuple[Trial, ...]:
     architecture = leg.family.arch or ""
-    if not lanes or (fault == "frontier-changed" and architecture not in contracts):
-        return Trial(leg=leg, fault=fault, caught=(), missed=(), applies=False)
     job = Job(
         model=build_twin(recipe_for(architecture, family=leg.family.family), twins),
         device="cpu",
@@ -81,15 +82,25 @@ def _try(leg: Leg, fault: str, *, twins: Path, contracts: Mapping[str, RecordedC
         family=leg.family,
         random_weights=True,
         recorded=contracts.get(architecture),
-        lanes=lanes,
-        fault=fault,
+        lanes=tuple(
+            (f"{fault}/{lane.name}", _shorten(lane.params))
+            for fault in faults
+            for lane in leg.lanes
+            if lane.name in FAULTS[fault].lanes
+        ),
     )
     results = supervise(job, _Silent(), _TIMEOUT_SECONDS).results
-    if all(result.status is Status.NOT_APPLICABLE for result in results):
-        return Trial(leg=leg, fault=fault, caught=(), missed=(), applies=False)
-    caught = tuple(result.lane for result in results if result.status is Status.FAIL)
-    missed = tuple(f"{result.lane} ({result.status})" for result in results if result.status is not Status.FAIL)
-    return Trial(leg=leg, fault=fault, caught=caught, missed=missed, applies=True)
+    return tuple(_trial(leg, fault, [r for r in results if r.lane.startswith(f"{fault}/")]) for fault in faults)
+
+
+def _trial(leg: Leg, fault: str, results: Sequence[LaneResult]) -> Trial:
+    tried = [result for result in results if result.status is not Status.NOT_APPLICABLE]
+    return Trial(
+        leg=leg,
+        fault=fault,
+        caught=tuple(result.lane for result in tried if result.status is Status.FAIL),
+        missed=tuple(f"{result.lane} ({result.status})" for result in tried if result.status is not Status.FAIL),
+    )
 
 
 def _shorten(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -20,16 +19,17 @@ LANES = (
     "cache-resident",
     "cache-recurrent",
     "cache-policy",
+    "concurrent-record",
+    "radix-cache",
     "determinism",
     "refuse",
 )
-RESERVED = ("concurrent-record", "radix-cache", "backend-parity", "package", "media-prefill", "abi")
+RESERVED = ("backend-parity", "package", "media-prefill", "abi")
 #: Events that may run code of a fork: twins on hosted machines only.
 UNTRUSTED_EVENTS = ("pull-request",)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LaneSpec:
+class LaneSpec(NamedTuple):
     """A lane that is owed, with every parameter filled in."""
 
     name: str

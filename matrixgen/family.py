@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 HEX = frozenset("0123456789abcdef")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileDigest:
+class FileDigest(NamedTuple):
     """One file of an artifact: `size` in bytes and `sha256` in hex, None while unknown."""
 
     path: str
@@ -68,8 +67,7 @@ class Artifact:
         }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wire:
+class Wire(NamedTuple):
     """What each activation wire type owes: required, validated, rejected or untested."""
 
     f32: str

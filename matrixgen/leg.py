@@ -61,8 +61,7 @@ class Leg:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Build:
+class Build(NamedTuple):
     """Prebuilt binaries that legs wait for; one for each key. `artifact` is a legal artifact name."""
 
     key: str

@@ -120,7 +120,7 @@ def parse(name: str, text: str) -> Document:
     if data is None:
         return broken("MG010", 1, "the file holds null", "write the object that the schema describes")
     document = Document(name=name, text=text, data=data)
-    if _MAY_HIDE_BAD_TEXT.search(text):
+    if re.search(_MAY_HIDE_BAD_TEXT, text):
         return Document(name=name, text=text, data=data, findings=tuple(_bad_text(document)))
     return document
 

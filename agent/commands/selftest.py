@@ -41,11 +41,11 @@ def run(
     )
     trials = run_trials(
         plan.legs,
-        faults or FAULTS,
+        tuple(faults or FAULTS),
         twins=twin_folder(),
         contracts=load_contracts(manifest.root),
         jobs=jobs or os.cpu_count() or 1,
-        on_trial=_tell if not as_json else lambda _trial: None,
+        on_leg=lambda leg: sys.stderr.write(f"{leg.family.family} done\n") and None,
     )
     applied = [trial for trial in trials if trial.applies]
     missed = [trial for trial in applied if trial.missed]
@@ -66,45 +66,33 @@ def run(
     return 1 if missed or not applied else 0
 
 
-def _tell(trial: Trial) -> None:
-    if trial.missed:
-        sys.stderr.write(f"missed: {trial.fault} on {trial.leg.family.family} by {', '.join(trial.missed)}\n")
-
-
 def _show(trials: Sequence[Trial]) -> None:
+    """A row a fault, a column a family; then what was missed."""
     from rich.table import Table
     from rich.text import Text
 
     from agent.reporters.console import make_console
 
     console = make_console()
-    names = list(dict.fromkeys(trial.fault for trial in trials))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("family")
-    for number, _ in enumerate(names, 1):
-        table.add_column(str(number), justify="center")
-    by_family: dict[str, dict[str, Trial]] = {}
-    for trial in trials:
-        by_family.setdefault(trial.leg.family.family, {})[trial.fault] = trial
-    for family, row in by_family.items():
-        table.add_row(family, *(_cell(row[name]) for name in names))
+    families = list(dict.fromkeys(trial.leg.family.family for trial in trials))
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+    table.add_column("seeded fault", no_wrap=True)
+    for number, _ in enumerate(families, 1):
+        table.add_column(str(number), justify="center", no_wrap=True)
+    for fault in dict.fromkeys(trial.fault for trial in trials):
+        table.add_row(fault, *(_mark(trial) for trial in trials if trial.fault == fault))
     console.print(table)
-    for number, name in enumerate(names, 1):
-        console.print(
-            Text(f"{number:>3} {name}: {FAULTS[name].description}; must be caught by {', '.join(FAULTS[name].lanes)}")
-        )
+    console.print(Text("  ".join(f"{number} {family}" for number, family in enumerate(families, 1)), style="dim"))
+    console.print("[red]✗[/] red, as it must be   [dim]·[/] cannot show here   [bold yellow]![/] missed")
     applied = [trial for trial in trials if trial.applies]
-    lanes = sum(len(trial.caught) for trial in applied)
-    missed = sum(len(trial.missed) for trial in applied)
-    console.print(
-        f"\n{len(applied)} faults seeded, {lanes} times caught by a lane, {missed} times missed; "
-        f"{len(trials) - len(applied)} do not apply"
-    )
+    for trial in applied:
+        for lane in trial.missed:
+            console.print(Text(f"! {trial.leg.family.family}: {lane} did not notice", style="bold yellow"))
+    lanes, missed = sum(len(trial.caught) for trial in applied), sum(len(trial.missed) for trial in applied)
+    console.print(f"\n{len(applied)} faults seeded; lanes turned red {lanes} times and missed {missed}")
 
 
-def _cell(trial: Trial) -> str:
+def _mark(trial: Trial) -> str:
     if not trial.applies:
-        return "[dim]-[/]"
-    if trial.missed:
-        return "[bold red]missed[/]"
-    return f"[green]✓{len(trial.caught)}[/]"
+        return "[dim]·[/]"
+    return "[bold yellow]![/]" if trial.missed else "[red]✗[/]"

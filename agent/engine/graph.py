@@ -112,9 +112,9 @@ class GraphRecorder:
         graphs = tuple(Graph(tuple(tensors)) for tensors in self._graphs)
         return StepGraphs(graphs, self._ordinal, tuple(sorted(self._devices.items())))
 
-    def _add(self, pointer: int, *, executed: bool) -> int:
+    def _add(self, pointer: int, *, executed: bool, name: str | None = None) -> int:
         raw = GgmlTensor.from_address(pointer)
-        name = raw.name.decode("utf-8", "replace")
+        name = name or raw.name.decode("utf-8", "replace")
         inputs = tuple(self._resolve(source) for source in raw.src[:] if source)
         view_of = self._resolve(raw.view_src) if raw.view_src else None
         computed = executed and bool(raw.flags & FLAG_COMPUTE)
@@ -146,7 +146,8 @@ class GraphRecorder:
         copy = _COPY_NAME.match(GgmlTensor.from_address(pointer).name.decode("utf-8", "replace"))
         if copy and copy[1] in self._by_name:
             return self._by_name[copy[1]]
-        return self._add(pointer, executed=False)
+        # a leaf that is met as a copy only (token ids on another device) goes by its own name
+        return self._add(pointer, executed=False, name=copy[1] if copy else None)
 
     def _op_name(self, op: int) -> str:
         if op not in self._op_names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -93,13 +94,31 @@ class Session:
         Raises:
             DecodeFailed: `llama_decode` did not return 0.
         """
+        positions = np.arange(position, position + len(tokens), dtype=np.int32)
+        return self._decode(tokens, positions, np.full(len(tokens), sequence, dtype=np.int32), tap)
+
+    def decode_together(self, parts: Sequence[tuple[Tokens, int, int]]) -> list[Logits]:
+        """Decode (tokens, position, sequence) of several sequences in one batch; the logits of each part.
+
+        Raises:
+            DecodeFailed: `llama_decode` did not return 0.
+        """
+        tokens = np.concatenate([part[0] for part in parts])
+        positions = np.concatenate(
+            [np.arange(position, position + len(part), dtype=np.int32) for part, position, _ in parts]
+        )
+        sequences = np.concatenate([np.full(len(part), sequence, dtype=np.int32) for part, _, sequence in parts])
+        ends = np.cumsum([len(part[0]) for part in parts])[:-1]
+        return np.split(self._decode(tokens, positions, sequences, None), ends)
+
+    def _decode(self, tokens: Tokens, positions: Tokens, sequences: Tokens, tap: Tap | None) -> Logits:
         count = len(tokens)
+        # held here until llama_decode has returned: the fields of a ctypes structure keep no array alive
         token_ids = np.ascontiguousarray(tokens, dtype=np.int32)
-        positions = np.arange(position, position + count, dtype=np.int32)
-        n_sequence_ids = np.ones(count, dtype=np.int32)
-        one_sequence = np.array([sequence], dtype=np.int32)
-        sequence_ids = (ctypes.POINTER(ctypes.c_int32) * count)(*[_pointer(one_sequence, ctypes.c_int32)] * count)
-        wanted = np.ones(count, dtype=np.int8)
+        n_sequence_ids, wanted = np.ones(count, dtype=np.int32), np.ones(count, dtype=np.int8)
+        sequence_ids = (ctypes.POINTER(ctypes.c_int32) * count)(
+            *(ctypes.pointer(ctypes.c_int32(int(sequence))) for sequence in sequences)
+        )
         batch = self._llama.llama_batch(
             n_tokens=count,
             token=_pointer(token_ids, ctypes.c_int32),
@@ -115,7 +134,7 @@ class Session:
             raise self._failure
         if status != 0:
             raise DecodeFailed(
-                f"llama_decode returned {status} for {count} tokens at position {position} of sequence {sequence}"
+                f"llama_decode returned {status} for {count} tokens at position {positions[0]} of sequence {sequences[0]}"
             )
         logits = self._llama.llama_get_logits(self.handle)
         return np.ctypeslib.as_array(logits, (count, self.model.facts.n_vocab)).copy()
@@ -153,7 +172,7 @@ class Session:
         """
         buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
         read = self._llama.llama_state_seq_set_data_ext(self.handle, buffer, len(state), sequence, flags)
-        if read != len(state):
+        if not state or read != len(state):
             raise StateRefused(f"import into sequence {sequence} read {read} of {len(state)} bytes")
 
     def copy_sequence(self, source: int, target: int) -> None:

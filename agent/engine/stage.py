@@ -49,6 +49,8 @@ class BoundaryTap:
         if ordinal in self._write:
             port, data = self._write[ordinal]
             self._check(pointer, port)
+            if data.nbytes != port.n_bytes:
+                raise GraphChanged(f"{port.name} takes {port.n_bytes} bytes, {data.nbytes} arrived for it")
             if np.array_equal(self._get(pointer, port), data):
                 self.unchanged += 1
             self._ggml.ggml_backend_tensor_set(pointer, data.ctypes.data_as(ctypes.c_void_p), 0, port.n_bytes)

@@ -9,6 +9,7 @@ from agent.engine.contract import Contract
 from agent.errors import FaultUnknown
 from agent.faults import subjects
 from agent.lanes.subject import Subject
+from agent.layer_kind import LayerKind
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,12 @@ class Fault:
     lanes: tuple[str, ...]
     applies: Callable[[Contract], bool]
 
+    def seed(self, sound: Subject) -> Subject:
+        """A subject with this fault that shares the model and the references of a sound one."""
+        faulty = self.subject(sound.model, sound.header, sound.expectations, sound.threads)
+        faulty.share(sound)
+        return faulty
+
 
 def _always(_contract: Contract) -> bool:
     return True
@@ -41,6 +48,10 @@ def _keeps_attention(contract: Contract) -> bool:
     return any(kind.attention for kind in contract.state)
 
 
+def _keeps_both(contract: Contract) -> bool:
+    return _keeps_attention(contract) and _keeps_recurrent(contract)
+
+
 def _attention_first_stage(contract: Contract) -> bool:
     """Some stage begins with a layer without recurrent state and holds some later."""
     starts = (0, *contract.legal_cuts)
@@ -50,6 +61,17 @@ def _attention_first_stage(contract: Contract) -> bool:
     )
 
 
+def _has_indexer(contract: Contract) -> bool:
+    return any(names.count("k") > 1 for names in contract.caches)
+
+
+def _classified_by_heads(contract: Contract) -> bool:
+    """A hybrid of attention and recurrent layers, which most architectures tell by their counts of KV heads."""
+    kinds = set(contract.state)
+    return LayerKind.ATTENTION in kinds and LayerKind.RECURRENT in kinds
+
+
+_EXPORTS = ("state-handoff", "cache-recurrent")
 _RESTORES = ("state-handoff", "cache-resident", "cache-recurrent")
 _SPLITS = ("single-step", "chain", "boundary-sweep", "dtype-matrix")
 
@@ -69,6 +91,13 @@ FAULTS: Mapping[str, Fault] = {
             subjects.FlippedKvByte,
             _RESTORES,
             _keeps_attention,
+        ),
+        Fault(
+            "indexer-lost",
+            "a restore loses the indexer's keys of one layer (B4)",
+            subjects.LostIndexer,
+            _RESTORES,
+            _has_indexer,
         ),
         Fault("wrong-sequence", "another sequence is exported and lent", subjects.WrongSequence, _RESTORES, _always),
         Fault(
@@ -113,19 +142,105 @@ FAULTS: Mapping[str, Fault] = {
             ("contract",),
             _always,
         ),
+        Fault("export-too-short", "an export is shorter than the state", subjects.ShortExport, _EXPORTS, _always),
+        Fault(
+            "attention-left-out",
+            "an export leaves out the KV pages",
+            subjects.PartialExport,
+            ("state-handoff", "cache-recurrent"),
+            _keeps_both,
+        ),
+        Fault(
+            "sequences-share-cells",
+            "whatever is decoded goes to sequence 0",
+            subjects.OneSequenceForAll,
+            (*_RESTORES, "radix-cache"),
+            _always,
+        ),
+        Fault(
+            "stale-logits",
+            "some decodes return older logits: a buffer freed while it was copied (B2)",
+            subjects.StaleLogits,
+            ("determinism", "single-step", "chain"),
+            _always,
+        ),
+        Fault(
+            "outputs-swapped",
+            "rows of logits change places over several micro-batches (B6)",
+            subjects.SwappedOutputs,
+            ("determinism", "single-step", "chain", "boundary-sweep"),
+            _always,
+        ),
+        Fault(
+            "native-abort",
+            "native code aborts on several micro-batches (B8)",
+            subjects.Aborting,
+            ("single-step", "chain", "boundary-sweep", "determinism"),
+            _always,
+        ),
+        Fault("nan-logits", "logits are NaN", subjects.NotANumber, (*_SPLITS, *_RESTORES, "determinism"), _always),
+        Fault(
+            "thread-dependent",
+            "bits depend on the number of threads",
+            subjects.ThreadDependent,
+            ("determinism",),
+            _always,
+        ),
+        Fault(
+            "shape-dependent",
+            "a kernel for one token at a time is wrong",
+            subjects.ShapeDependent,
+            ("determinism",),
+            _always,
+        ),
+        Fault("f16-on-f32-wire", "the wire is f16 where f32 was asked", subjects.HalfWire, _SPLITS, _always),
+        Fault("frame-stale", "a stage is given the frame of the step before", subjects.StaleFrame, _SPLITS, _always),
+        Fault(
+            "stage-not-fed",
+            "the last stage runs the whole model on the true tokens",
+            subjects.WholeModel,
+            ("single-step", "chain", "boundary-sweep"),
+            _always,
+        ),
+        Fault(
+            "duplicate-record-leaks",
+            "two slots that record one prefix at once leak a state (H1)",
+            subjects.LeakyIndex,
+            ("concurrent-record", "radix-cache"),
+            _always,
+        ),
+        Fault(
+            "replace-forgets-borrowers",
+            "replacing a borrowed prefix releases it (H1)",
+            subjects.ForgetfulIndex,
+            ("radix-cache",),
+            _always,
+        ),
+        Fault(
+            "lookup-overshoots",
+            "a lookup returns a prefix that is not one",
+            subjects.OvershootingIndex,
+            ("radix-cache",),
+            _always,
+        ),
+        Fault(
+            "metadata-lie",
+            "the metadata call every layer attention",
+            subjects.LyingHeader,
+            ("inspect", "cache-policy"),
+            _classified_by_heads,
+        ),
     )
 }
 
 
-def subject_type(fault: str | None) -> type[Subject]:
-    """The subject to run with: the true one, or one with a seeded fault.
+def find_fault(name: str) -> Fault:
+    """The fault called `name`.
 
     Raises:
-        FaultUnknown: there is no such fault.
+        FaultUnknown: there is none.
     """
-    if fault is None:
-        return Subject
     try:
-        return FAULTS[fault].subject
+        return FAULTS[name]
     except KeyError:
-        raise FaultUnknown(f"no seeded fault is called {fault!r}; there are {', '.join(FAULTS)}") from None
+        raise FaultUnknown(f"no seeded fault is called {name!r}; there are {', '.join(FAULTS)}") from None

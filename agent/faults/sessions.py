@@ -16,6 +16,7 @@ class DamagedRestore(Session):
     """Damages a cache tensor after a state was imported into, or lent to, a sequence."""
 
     cache: str = ""
+    width: int | None = None
     _target: int | None = None
 
     def import_state(self, state: bytes, sequence: int, flags: int = 0) -> None:
@@ -33,7 +34,7 @@ class DamagedRestore(Session):
         if self._target is None:
             return super().decode(tokens, position, sequence, tap)
         target, self._target = self._target, None
-        return super().decode(tokens, position, sequence, CacheTap(self.cache, self.damage(target), tap))
+        return super().decode(tokens, position, sequence, CacheTap(self.cache, self.width, self.damage(target), tap))
 
     def damage(self, target: int) -> Callable[[int], None]:
         """What is done to the cache tensor of the target sequence."""
@@ -62,6 +63,15 @@ class FlippedKvByte(DamagedRestore):
             flip_byte(pointer, target * strides[2] + cell * strides[1] + element - 1)
 
         return flip
+
+
+class LostIndexer(DamagedRestore):
+    """The keys of a layer's indexer are lost: the narrower one of two tensors of the same name."""
+
+    def damage(self, target: int) -> Callable[[int], None]:
+        """Zero the whole tensor, whatever the target."""
+        del target
+        return zero
 
 
 class WrongSequence(Session):

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from agent.engine.anatomy import Anatomy, Port
 from agent.engine.contract import Contract, Crossing
 from agent.engine.model import Model
-from agent.engine.session import Session, Shape
+from agent.engine.session import Logits, Session, Shape, Tokens
 from agent.engine.stage import Bytes, Frame, Stage
 from agent.engine.wire import Array, WireType
-from agent.faults import sessions
+from agent.faults import indexes, sessions, sessions_decode
 from agent.header.reader import Header
 from agent.lanes.policy import CachePolicy
-from agent.lanes.subject import Expectations, Subject
+from agent.lanes.subject import DEFAULT_MICRO_BATCH, Expectations, Subject
 from agent.layer_kind import LayerKind
+from agent.radix.index import RadixIndex
 
 
 class FaultySessions(Subject):
@@ -72,6 +73,72 @@ class ShiftedPosition(FaultySessions):
     kind = sessions.ShiftedPosition
 
 
+class StaleLogits(FaultySessions):
+    """Some decodes return older logits."""
+
+    kind = sessions_decode.StaleLogits
+
+
+class SwappedOutputs(FaultySessions):
+    """Rows of logits change places."""
+
+    kind = sessions_decode.SwappedOutputs
+
+
+class NotANumber(FaultySessions):
+    """Logits are NaN."""
+
+    kind = sessions_decode.NotANumber
+
+
+class Aborting(FaultySessions):
+    """Native code aborts."""
+
+    kind = sessions_decode.Aborting
+
+
+class ThreadDependent(FaultySessions):
+    """Threads change bits."""
+
+    kind = sessions_decode.ThreadDependent
+
+
+class ShapeDependent(FaultySessions):
+    """One token at a time is computed wrongly."""
+
+    kind = sessions_decode.ShapeDependent
+
+
+class OneSequenceForAll(FaultySessions):
+    """Sequences share their cells."""
+
+    kind = sessions_decode.OneSequenceForAll
+
+
+class ShortExport(FaultySessions):
+    """Exports are too short."""
+
+    kind = sessions_decode.ShortExport
+
+
+class PartialExport(FaultySessions):
+    """Exports leave attention out."""
+
+    kind = sessions_decode.PartialExport
+
+
+class LostIndexer(FaultySessions):
+    """Restores lose the indexer's keys of one layer (bug B4)."""
+
+    def session(self, shape: Shape) -> Session:
+        """A session that loses them."""
+        session = sessions.LostIndexer(self.model, shape)
+        session.cache = f"cache_k_l{self.n_layer // 2}"
+        tensors = self.anatomy(DEFAULT_MICRO_BATCH).step(1).graphs[0].tensors
+        session.width = min(tensor.shape[0] for tensor in tensors if tensor.name == session.cache)
+        return session
+
+
 class NoisyNode(Subject):
     """Every third session computes one node wrong."""
 
@@ -94,6 +161,89 @@ class _ForgetfulStage(Stage):
         if writes:
             writes.popitem()
         return writes
+
+
+class _StaleStage(Stage):
+    _before: Frame | None = None
+
+    def writes(self, count: int, arriving: Frame | None) -> dict[Port, Bytes]:
+        before, self._before = self._before, arriving
+        same_shape = (
+            before is not None and arriving is not None and [f.size for f in before] == [f.size for f in arriving]
+        )
+        return super().writes(count, before if same_shape else arriving)
+
+
+class StaleFrame(Subject):
+    """A stage is given the frame of the step before."""
+
+    def stage(self, anatomy: Anatomy, start: int, end: int) -> Stage:
+        """A stage that runs behind."""
+        return _StaleStage(anatomy, self.session(anatomy.shape), start, end)
+
+
+class _WholeModelStage(Stage):
+    def decode(
+        self,
+        tokens: Tokens,
+        position: int,
+        sequence: int,
+        arriving: Frame | None = None,
+        leaving: Sequence[int] = (),
+    ) -> tuple[Logits, dict[int, Frame]]:
+        if leaving:
+            return super().decode(tokens, position, sequence, arriving, leaving)
+        return self.session.decode(tokens, position, sequence), {}
+
+
+class WholeModel(Subject):
+    """The last stage is not fed at all: it runs the whole model on the true tokens, which proves nothing about a split."""
+
+    def stage(self, anatomy: Anatomy, start: int, end: int) -> Stage:
+        """A stage that cheats."""
+        return _WholeModelStage(anatomy, self.session(anatomy.shape), start, end)
+
+
+class HalfWire(Subject):
+    """The wire is f16 whatever was asked."""
+
+    def carry(self, values: Array, wire: WireType) -> Array:
+        """Halve."""
+        del wire
+        return super().carry(values, WireType.F16)
+
+
+class LeakyIndex(Subject):
+    """A duplicate record leaks (H1)."""
+
+    def index(self, release: Callable[[Any], None]) -> RadixIndex[Any]:
+        """An index that leaks."""
+        return indexes.LeakyIndex(release)
+
+
+class ForgetfulIndex(Subject):
+    """Replacing forgets borrowers (H1)."""
+
+    def index(self, release: Callable[[Any], None]) -> RadixIndex[Any]:
+        """An index that forgets."""
+        return indexes.ForgetfulIndex(release)
+
+
+class OvershootingIndex(Subject):
+    """Lookups return prefixes that are not."""
+
+    def index(self, release: Callable[[Any], None]) -> RadixIndex[Any]:
+        """An index that overshoots."""
+        return indexes.OvershootingIndex(release)
+
+
+class LyingHeader(Subject):
+    """The metadata say that every layer is attention, as a reader does that stops at the first layer's value."""
+
+    def __init__(self, model: Model, header: Header, expectations: Expectations, threads: int) -> None:
+        super().__init__(model, header, expectations, threads)
+        lie = {header.key("attention.head_count_kv"): 2, header.key("full_attention_interval"): 1}
+        self.header = dataclasses.replace(header, metadata={**header.metadata, **lie})
 
 
 class ForgottenTensor(Subject):

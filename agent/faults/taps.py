@@ -14,8 +14,9 @@ from agent.engine.session import Tap
 class CacheTap:
     """Does `damage` to a cache tensor once, just before the first node that uses it, and otherwise what `inner` does."""
 
-    def __init__(self, cache: str, damage: Callable[[int], None], inner: Tap | None) -> None:
+    def __init__(self, cache: str, width: int | None, damage: Callable[[int], None], inner: Tap | None) -> None:
         self._cache = cache.encode()
+        self._width = width
         self._damage = damage
         self._inner = inner
         self._pending = True
@@ -25,11 +26,14 @@ class CacheTap:
         if self._pending:
             node = GgmlTensor.from_address(pointer)
             for source in (node.view_src, *node.src[:]):
-                if source and GgmlTensor.from_address(source).name == self._cache:
+                if source and self._is_meant(GgmlTensor.from_address(source)):
                     self._damage(source)
                     self._pending = False
                     break
         return self._inner.ask(pointer) if self._inner else False
+
+    def _is_meant(self, tensor: GgmlTensor) -> bool:
+        return bool(tensor.name == self._cache) and self._width in (None, tensor.ne[0])
 
     def done(self, pointer: int) -> bool:
         """As `inner` does."""

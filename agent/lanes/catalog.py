@@ -14,10 +14,12 @@ from agent.lanes import (
     cache_recurrent,
     cache_resident,
     chain,
+    concurrent_record,
     contract,
     determinism,
     dtype_matrix,
     inspect,
+    radix_cache,
     single_step,
     state_handoff,
 )
@@ -67,6 +69,8 @@ _MODULES = {
     "cache-resident": cache_resident,
     "cache-recurrent": cache_recurrent,
     "cache-policy": cache_policy,
+    "concurrent-record": concurrent_record,
+    "radix-cache": radix_cache,
     "determinism": determinism,
 }
 

@@ -7,10 +7,10 @@ stages or wire do one thing wrong (`agent.faults`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from agent.contracts import RecordedContract
 from agent.engine.anatomy import Anatomy
@@ -24,6 +24,7 @@ from agent.header.reader import Header
 from agent.lanes.policy import CachePolicy, select_policy
 from agent.lanes.workload import Workload
 from agent.layer_kind import LayerKind
+from agent.radix.index import RadixIndex
 from matrixgen.family import Family
 
 
@@ -71,6 +72,10 @@ class Subject:
         """The cache policy of a range of layers of these kinds."""
         return select_policy(kinds)
 
+    def index(self, release: Callable[[Any], None]) -> RadixIndex[Any]:
+        """An empty index of a prefix cache."""
+        return RadixIndex(release)
+
     # -- shared by lanes -------------------------------------------------------------------------------------------------
 
     @property
@@ -111,6 +116,10 @@ class Subject:
                     cuts=self.contract.legal_cuts,
                 )
         return self._references[workload]
+
+    def share(self, other: Subject) -> None:
+        """Take over what `other` knows of the same model: graphs and references, which no fault touches."""
+        self._anatomies, self._references = other._anatomies, other._references  # noqa: SLF001 - another of its kind
 
     def close(self) -> None:
         """Free the model."""

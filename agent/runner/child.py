@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from agent.errors import AgentError, InfraError
@@ -48,15 +49,14 @@ def _run(job: Job, events: TextIO) -> None:
     from agent.engine.devices import choose_device
     from agent.engine.library import load_library
     from agent.engine.model import Model
-    from agent.faults.catalog import FAULTS, subject_type
     from agent.header.reader import read_model_header
-    from agent.lanes.subject import DEFAULT_MICRO_BATCH, Expectations
+    from agent.lanes.subject import DEFAULT_MICRO_BATCH, Expectations, Subject
 
     library = load_library()
     device = choose_device(job.device)
     header = read_model_header(job.model)
     expectations = Expectations(family=job.family, random_weights=job.random_weights, recorded=job.recorded)
-    with subject_type(job.fault)(Model(job.model, device), header, expectations, job.threads) as subject:
+    with Subject(Model(job.model, device), header, expectations, job.threads) as subject:
         nodes = dict(subject.anatomy(DEFAULT_MICRO_BATCH).step(1).devices)
         _emit(
             events,
@@ -65,11 +65,6 @@ def _run(job: Job, events: TextIO) -> None:
             device={"name": device.name, "description": device.description, "backend": device.backend},
             nodes_by_device=nodes,
         )
-        if job.fault and not FAULTS[job.fault].applies(subject.contract):
-            _emit(
-                events, event="stopped", status=Status.NOT_APPLICABLE, message=f"{job.fault} cannot show on this model"
-            )
-            return
         for name, params in job.lanes:
             _emit(events, event="lane-started", lane=name)
             started = time.perf_counter()
@@ -78,9 +73,15 @@ def _run(job: Job, events: TextIO) -> None:
 
 
 def _check(subject: Subject, name: str, params: Mapping[str, Any]) -> LaneResult:
+    from agent.faults.catalog import find_fault
     from agent.lanes.catalog import find_lane
 
-    return find_lane(name).run(subject, params)
+    *seeded, lane = name.split("/")
+    for fault in map(find_fault, seeded):
+        if not fault.applies(subject.contract):
+            return stopped(name, Status.NOT_APPLICABLE, f"{fault.name} cannot show on this model")
+        subject = fault.seed(subject)
+    return replace(find_lane(lane).run(subject, params), lane=name)
 
 
 def _guarded(name: str, check: Callable[[], LaneResult]) -> LaneResult:

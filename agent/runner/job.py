@@ -23,8 +23,7 @@ class Job:
         family: the manifest row.
         random_weights: the model is a twin.
         recorded: the recorded contract of the architecture, if there is one.
-        lanes: (name, parameters) in the order in which they run.
-        fault: a seeded fault to run with (`agent.faults`); None for a real run.
+        lanes: (name, parameters) in the order in which they run; ``<fault>/<lane>`` runs a lane with a seeded fault.
     """
 
     model: Path
@@ -34,7 +33,6 @@ class Job:
     random_weights: bool
     recorded: RecordedContract | None
     lanes: tuple[tuple[str, Mapping[str, Any]], ...]
-    fault: str | None = None
 
     def to_line(self) -> str:
         """As one line of JSON."""
@@ -47,7 +45,6 @@ class Job:
                 "random_weights": self.random_weights,
                 "recorded": self.recorded.to_json() if self.recorded else None,
                 "lanes": [[name, dict(params)] for name, params in self.lanes],
-                "fault": self.fault,
             }
         )
 
@@ -63,5 +60,4 @@ class Job:
             random_weights=data["random_weights"],
             recorded=RecordedContract.from_json(data["recorded"]) if data["recorded"] else None,
             lanes=tuple((name, params) for name, params in data["lanes"]),
-            fault=data["fault"],
         )

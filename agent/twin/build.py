@@ -83,7 +83,9 @@ def _library_digest() -> str:
     override = os.environ.get("LLAMA_CPP_LIB_PATH")
     spec = find_spec("llama_cpp")
     if override is None and (spec is None or spec.origin is None):
-        raise TwinBuildFailed("llama-cpp-python is not installed here; install the `engine` extra: pip install 'skippy-ci[engine]'")
+        raise TwinBuildFailed(
+            "llama-cpp-python is not installed here; install the `engine` extra: pip install 'skippy-ci[engine]'"
+        )
     folder = Path(override) if override is not None else Path(str(spec and spec.origin)).parent / "lib"
     for name in ("libllama.so", "libllama.dylib", "llama.dll", "libllama.dll"):
         if (folder / name).exists():
@@ -103,10 +105,20 @@ def _tensor_shapes(recipe: Recipe, scratch: Path) -> dict[str, Shape]:
     meta, out = scratch / "metadata.gguf", scratch / "tensors.json"
     write_gguf(meta, recipe)
     command = [sys.executable, "-m", "agent.twin.tensors", str(meta), str(out)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), "GGML_NO_BACKTRACE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+        "GGML_NO_BACKTRACE": "1",
+    }
     try:
         child = subprocess.run(
-            command, env=environment, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_SECONDS, check=False
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise TwinBuildFailed(f"{recipe.architecture}: llama.cpp did not answer within {_TIMEOUT_SECONDS} s") from error
@@ -119,7 +131,9 @@ def _tensor_shapes(recipe: Recipe, scratch: Path) -> dict[str, Shape]:
         )
     shapes = {str(name): tuple(shape) for name, shape in json.loads(out.read_text(encoding="utf-8"))}
     omit = (*_QUANTISATION, *recipe.omit)
-    return stored_as(recipe.layout, {name: shape for name, shape in shapes.items() if not any(fnmatchcase(name, o) for o in omit)})
+    return stored_as(
+        recipe.layout, {name: shape for name, shape in shapes.items() if not any(fnmatchcase(name, o) for o in omit)}
+    )
 
 
 def _tensors(recipe: Recipe, shapes: dict[str, Shape]) -> Iterator[tuple[str, NDArray[np.float32]]]:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from agent.twin.errors import NoRecipe
 from agent.twin.recipe import Recipe
-from agent.twin.recipes import GROUPS, FAMILY_GROUPS
+from agent.twin.recipes import FAMILY_GROUPS, GROUPS
 
 
 def _by_architecture() -> Mapping[str, Recipe]:
@@ -22,7 +22,9 @@ def _by_architecture() -> Mapping[str, Recipe]:
 
 
 RECIPES: Mapping[str, Recipe] = _by_architecture()
-FAMILY_RECIPES: Mapping[str, Recipe] = MappingProxyType({name: recipe for group in FAMILY_GROUPS for name, recipe in group.items()})
+FAMILY_RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {name: recipe for group in FAMILY_GROUPS for name, recipe in group.items()}
+)
 
 
 def recipe_for(architecture: str, *, family: str | None = None) -> Recipe:
@@ -38,5 +40,7 @@ def recipe_for(architecture: str, *, family: str | None = None) -> Recipe:
     if recipe is None:
         near = difflib.get_close_matches(architecture, RECIPES, n=3)
         hint = f"nearest: {', '.join(near)}" if near else f"there are recipes for: {', '.join(RECIPES)}"
-        raise NoRecipe(f"no twin recipe for the architecture {architecture!r}; {hint}. docs/twins.md says how to add one")
+        raise NoRecipe(
+            f"no twin recipe for the architecture {architecture!r}; {hint}. docs/twins.md says how to add one"
+        )
     return recipe

@@ -47,7 +47,9 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if len(self.pattern) != self.n_layer or not set(self.pattern) <= LETTERS:
-            raise ValueError(f"{self.architecture}: the pattern needs {self.n_layer} letters of A, R, B, N; it is {self.pattern!r}")
+            raise ValueError(
+                f"{self.architecture}: the pattern needs {self.n_layer} letters of A, R, B, N; it is {self.pattern!r}"
+            )
 
     @property
     def digest(self) -> str:

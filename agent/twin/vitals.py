@@ -30,8 +30,8 @@ _NEXT = 5  # the token that follows the prefix: any will do
 
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 _BOUNDARY = re.compile(r"^(\w*out\w*)-\d+$")
-# kimi-linear and plamo2 rename the tensor of their convolution states when they build a graph
-_CACHE = re.compile(r"^(?:cache_|conv_states_all-\d+$|mamba_conv1d_state-\d+$)")
+# kimi-linear and plamo2 rename the tensors of their recurrent state when they build a graph
+_CACHE = re.compile(r"^(?:cache_|(?:conv_states_all|mamba_conv1d_state|mamba_ssm_states)-\d+$)")
 _F32 = 0
 _OP_NONE = 0
 _POSITIONS = "inp_pos"
@@ -162,7 +162,7 @@ class _Run:
 
     def state(self) -> ctypes.Array[ctypes.c_uint8]:
         size = self.llama.llama_state_seq_get_size(self.context, 0)
-        buffer = (ctypes.c_uint8 * size)()
+        buffer: ctypes.Array[ctypes.c_uint8] = (ctypes.c_uint8 * size)()
         if self.llama.llama_state_seq_get_data(self.context, buffer, size, 0) != size:
             raise RuntimeError("the state was not exported in full")
         return buffer
@@ -260,7 +260,9 @@ def _perturbed(bench: _Bench, weights: Sequence[int], factor: float, prompt: lis
 def _layer_signs(bench: _Bench, seen: _Seen, prompt: list[int], reference: Logits) -> dict[str, float]:
     signs = {}
     for layer in range(bench.layers):
-        weights = [tensor for name, tensor in seen.weights.items() if (found := _LAYER.match(name)) and int(found[1]) == layer]
+        weights = [
+            tensor for name, tensor in seen.weights.items() if (found := _LAYER.match(name)) and int(found[1]) == layer
+        ]
         signs[str(layer)] = _change(reference, _perturbed(bench, weights, 1.05, prompt)) if weights else 0.0
     return signs
 
@@ -347,7 +349,8 @@ def measure(path: Path, *, tensors: bool = False) -> Vitals:
         position=state.position,
         positional=_POSITIONS in seen.inputs,
         tensors={
-            name: _change(reference, _perturbed(bench, [tensor], -1.0, prompt)) for name, tensor in sorted(seen.weights.items())
+            name: _change(reference, _perturbed(bench, [tensor], -1.0, prompt))
+            for name, tensor in sorted(seen.weights.items())
         }
         if tensors
         else {},

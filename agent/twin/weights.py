@@ -81,11 +81,13 @@ def fill(name: str, shape: tuple[int, ...], *, seed: int = 0, gains: Mapping[str
 
 def _words(key: str, count: int) -> NDArray[np.uint64]:
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:16])
-    return np.random.PCG64(np.random.SeedSequence(seed)).random_raw(count)
+    words: NDArray[np.uint64] = np.random.PCG64(np.random.SeedSequence(seed)).random_raw(count)
+    return words
 
 
 def _uniform(key: str, count: int) -> Floats:
-    return (_words(key, count) >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
+    top: NDArray[np.uint64] = _words(key, count) >> np.uint64(40)
+    return top.astype(np.float32) * np.float32(2.0**-24)
 
 
 def _normal(key: str, count: int) -> Floats:

@@ -132,9 +132,9 @@ def test_model_key_changes_with_every_fact() -> None:
         base | {"os": "macos"},
         base | {"cache_version": "v2"},
         base | {"files": FILES[:1]},
-        base | {"files": (dataclasses.replace(FILES[0], size=9), FILES[1])},
-        base | {"files": (dataclasses.replace(FILES[0], sha256="2" * 64), FILES[1])},
-        base | {"files": (dataclasses.replace(FILES[0], path="c.gguf"), FILES[1])},
+        base | {"files": (FILES[0]._replace(size=9), FILES[1])},
+        base | {"files": (FILES[0]._replace(sha256="2" * 64), FILES[1])},
+        base | {"files": (FILES[0]._replace(path="c.gguf"), FILES[1])},
         base | {"prefix": "other"},
     ]
     keys = [model_key(**variant).text for variant in variants]  # type: ignore[arg-type]

@@ -14,7 +14,11 @@ from matrixgen.errors import ManifestUnreadable
 from matrixgen.source import MAX_BYTES, escape, parse, read_text
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(alphabet='ab/~é\n"\\{[:,') | st.floats(allow_nan=False),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(alphabet='ab/~é\n"\\{[:,')
+    | st.floats(allow_nan=False, allow_infinity=False),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(alphabet='ab/~"{'), inner, max_size=4),
     max_leaves=20,
 )

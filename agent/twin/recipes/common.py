@@ -54,7 +54,9 @@ def experts(*, count: int = 8, used: int = 2, feed_forward: int = 32, **extra: M
     return keys
 
 
-def state_space(*, inner: int, state: int, heads: int, kernel: int = 4, groups: int | None = None) -> dict[str, MetaValue]:
+def state_space(
+    *, inner: int, state: int, heads: int, kernel: int = 4, groups: int | None = None
+) -> dict[str, MetaValue]:
     """Keys of a Mamba-like layer; `heads` is the time step rank (Mamba-1) or the number of heads (Mamba-2)."""
     keys: dict[str, MetaValue] = {
         "ssm.conv_kernel": kernel,

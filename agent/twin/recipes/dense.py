@@ -14,6 +14,7 @@ QWEN3 = attention_only(
 
 QWEN2 = attention_only(
     "qwen2",
+    seed=1,
     metadata=transformer(head_size=None, rope_base=1e6),
     source="published configuration of Qwen/Qwen2.5-1.5B-Instruct: every layer alike, with biases on q, k and v",
     notes="8 layers",
@@ -22,6 +23,7 @@ QWEN2 = attention_only(
 
 LLAMA = attention_only(
     "llama",
+    seed=1,
     metadata=transformer(head_size=16, rope_base=5e5, eps=1e-5, rope__dimension_count=16),
     source="published configuration of meta-llama/Llama-3.2-1B-Instruct: every layer alike, with rope frequency factors",
     notes="8 layers of 16; untied output",
@@ -30,6 +32,7 @@ LLAMA = attention_only(
 
 CHATGLM = attention_only(
     "chatglm",
+    seed=7,
     metadata=transformer(head_size=None, eps=1.5625e-7, rope__dimension_count=8),
     source="published configuration of THUDM/glm-4-9b-chat: every layer alike, fused qkv with bias, half of a head rotated",
     notes="8 layers of 40",
@@ -38,6 +41,7 @@ CHATGLM = attention_only(
 
 GLM4 = attention_only(
     "glm4",
+    seed=1,
     metadata=transformer(head_size=32, eps=1e-5, rope__dimension_count=16),
     source="published configuration of THUDM/GLM-4-9B-0414: every layer alike, norms before and after, half of a head rotated",
     notes="8 layers of 40",
@@ -57,6 +61,7 @@ _SIMPLE = (
     ),
     attention_only(
         "olmo",
+        seed=2,
         metadata=transformer(head_size=None, layer_norm=True, eps=1e-5, attention__clamp_kqv=8.0),
         source="published configuration of allenai/OLMo-1B-hf: every layer alike, norms without weights",
         notes="8 layers of 16; the clamp of the 7B model",
@@ -64,6 +69,7 @@ _SIMPLE = (
     ),
     attention_only(
         "olmo2",
+        seed=4,
         metadata=transformer(head_size=None, rope_base=5e5),
         source="published configuration of allenai/OLMo-2-0425-1B: every layer alike, norms after each part",
         notes="8 layers of 16",
@@ -71,6 +77,7 @@ _SIMPLE = (
     ),
     attention_only(
         "mistral3",
+        seed=1,
         metadata=transformer(
             rope_base=1e6,
             eps=1e-5,
@@ -102,6 +109,7 @@ _SIMPLE = (
     ),
     attention_only(
         "smollm3",
+        seed=3,
         metadata=transformer(head_size=None, rope_base=5e6),
         source="published configuration of HuggingFaceTB/SmolLM3-3B: every fourth layer does not rotate",
         notes="8 layers of 36",
@@ -116,16 +124,28 @@ _SIMPLE = (
     ),
     attention_only(
         "minicpm",
+        seed=3,
         metadata=transformer(
-            head_size=None, eps=1e-5, embedding_scale=12.0, residual_scale=0.495, logit_scale=0.111, rope__dimension_count=16
+            head_size=None,
+            eps=1e-5,
+            embedding_scale=12.0,
+            residual_scale=0.495,
+            logit_scale=0.111,
+            rope__dimension_count=16,
         ),
         source="published configuration of openbmb/MiniCPM-2B-sft-bf16: every layer alike, scaled embedding, residual and logits",
         notes="8 layers of 40",
         omit=(*_NO_BIAS, "*_exps.weight", "*ffn_gate_inp.weight", "rope_freqs.weight", "rope_factors_*"),
-        gains={"token_embd.weight": 1 / 12, "output.weight": 1 / 9, "*attn_output.weight": 2.0, "*ffn_down.weight": 2.0},
+        gains={
+            "token_embd.weight": 1 / 12,
+            "output.weight": 1 / 9,
+            "*attn_output.weight": 2.0,
+            "*ffn_down.weight": 2.0,
+        },
     ),
     attention_only(
         "granite",
+        seed=1,
         metadata=transformer(
             head_size=None,
             eps=1e-5,
@@ -142,12 +162,14 @@ _SIMPLE = (
     ),
     attention_only(
         "seed_oss",
+        seed=2,
         metadata=transformer(rope_base=1e7),
         source="published configuration of ByteDance-Seed/Seed-OSS-36B-Instruct: every layer alike, biases on q, k and v",
         notes="8 layers of 64",
     ),
     attention_only(
         "arcee",
+        seed=1,
         metadata=transformer(head_size=None, eps=1e-5, rope__dimension_count=16),
         source="published configuration of arcee-ai/AFM-4.5B: every layer alike, squared ReLU",
         notes="8 layers of 36",
@@ -163,6 +185,7 @@ _SIMPLE = (
     ),
     attention_only(
         "ernie4_5",
+        seed=1,
         metadata=transformer(rope_base=5e5, eps=1e-5),
         source="published configuration of baidu/ERNIE-4.5-0.3B-PT: every layer alike",
         notes="8 layers of 18",
@@ -176,6 +199,7 @@ _SIMPLE = (
     ),
     attention_only(
         "xverse",
+        seed=3,
         metadata=transformer(head_size=None, kv_heads=4, rope__dimension_count=16),
         source="published configuration of xverse/XVERSE-7B: every layer alike",
         notes="8 layers of 32",
@@ -183,6 +207,7 @@ _SIMPLE = (
     ),
     attention_only(
         "maincoder",
+        seed=4,
         metadata=transformer(rope_base=1e6, eps=1e-5),
         source="llama.cpp's loader of Maincoder: every layer alike, norms of q and k",
         notes="8 layers",
@@ -193,6 +218,7 @@ _SIMPLE = (
 _LAYER_NORM = (
     attention_only(
         "phi2",
+        seed=19,
         metadata=transformer(head_size=None, kv_heads=4, layer_norm=True, eps=1e-5, rope__dimension_count=8),
         source="published configuration of microsoft/phi-2: every layer alike, attention and feed-forward side by side",
         notes="8 layers of 32",
@@ -213,13 +239,17 @@ _LAYER_NORM = (
     ),
     attention_only(
         "stablelm",
-        metadata=transformer(head_size=None, kv_heads=4, layer_norm=True, eps=1e-5, rope__dimension_count=8, use_parallel_residual=False),
+        seed=1,
+        metadata=transformer(
+            head_size=None, kv_heads=4, layer_norm=True, eps=1e-5, rope__dimension_count=8, use_parallel_residual=False
+        ),
         source="published configuration of stabilityai/stablelm-2-1_6b: every layer alike, a quarter of a head rotated",
         notes="8 layers of 24",
         omit=("*attn_?_norm.weight",),
     ),
     attention_only(
         "gpt2",
+        seed=13,
         metadata=transformer(head_size=None, kv_heads=4, layer_norm=True, eps=1e-5, rope_base=None),
         source="published configuration of openai-community/gpt2: every layer alike, learned positions",
         notes="8 layers of 12",
@@ -227,13 +257,17 @@ _LAYER_NORM = (
     ),
     attention_only(
         "gptneox",
-        metadata=transformer(head_size=None, kv_heads=4, layer_norm=True, eps=1e-5, rope__dimension_count=8, use_parallel_residual=True),
+        seed=14,
+        metadata=transformer(
+            head_size=None, kv_heads=4, layer_norm=True, eps=1e-5, rope__dimension_count=8, use_parallel_residual=True
+        ),
         source="published configuration of EleutherAI/pythia-160m: every layer alike, parts side by side",
         notes="8 layers of 12",
         layout=("fused-qkv",),
     ),
     attention_only(
         "bloom",
+        seed=9,
         metadata=transformer(head_size=None, kv_heads=4, layer_norm=True, eps=1e-5, rope_base=None),
         source="published configuration of bigscience/bloom-560m: every layer alike, distances as biases of attention",
         notes="8 layers of 24",
@@ -241,6 +275,7 @@ _LAYER_NORM = (
     ),
     attention_only(
         "mpt",
+        seed=2,
         metadata=transformer(
             head_size=None, kv_heads=4, layer_norm=True, eps=1e-5, rope_base=None, attention__max_alibi_bias=8.0
         ),
@@ -251,10 +286,20 @@ _LAYER_NORM = (
     ),
     attention_only(
         "nemotron",
+        seed=4,
         metadata=transformer(head_size=None, layer_norm=True, eps=1e-5, rope__dimension_count=8),
         source="published configuration of nvidia/Minitron-4B-Base: every layer alike, half of a head rotated",
         notes="8 layers of 32",
-        omit=("*attn_*.bias_", "*ffn_*.bias_", "*attn_q.bias", "*attn_k.bias", "*attn_v.bias", "*attn_output.bias", "*ffn_up.bias", "*ffn_down.bias"),
+        omit=(
+            "*attn_*.bias_",
+            "*ffn_*.bias_",
+            "*attn_q.bias",
+            "*attn_k.bias",
+            "*attn_v.bias",
+            "*attn_output.bias",
+            "*ffn_up.bias",
+            "*ffn_down.bias",
+        ),
     ),
     attention_only(
         "command-r",
@@ -273,6 +318,7 @@ _LAYER_NORM = (
     ),
     attention_only(
         "orion",
+        seed=10,
         metadata=transformer(head_size=None, layer_norm=True, eps=1e-5, kv_heads=4),
         source="published configuration of OrionStarAI/Orion-14B-Chat: every layer alike",
         notes="8 layers of 40",
@@ -282,6 +328,7 @@ _LAYER_NORM = (
 
 _PHI3 = attention_only(
     "phi3",
+    seed=6,
     metadata=transformer(head_size=None, kv_heads=4, eps=1e-5, rope__dimension_count=16),
     source="published configuration of microsoft/Phi-3-mini-4k-instruct: every layer alike, fused qkv and feed-forward",
     notes="8 layers of 32; the key of its sliding window is left out, since llama.cpp does not use it",
@@ -296,6 +343,7 @@ _TIED_GAINS = {"token_embd.weight": 1 / 20, "output_norm.weight": 5.0}
 _WINDOWED = (
     attention_only(
         "gemma",
+        seed=4,
         metadata=transformer(),
         source="published configuration of google/gemma-2b-it: every layer alike, tied output",
         notes="8 layers of 18",
@@ -314,6 +362,7 @@ _WINDOWED = (
     ),
     attention_only(
         "gemma3",
+        seed=3,
         n_layer=12,
         metadata=transformer(rope_base=1e6, attention__sliding_window=WINDOW),
         source="published configuration of google/gemma-3-1b-it: five layers with a window, then one without",
@@ -323,6 +372,7 @@ _WINDOWED = (
     ),
     attention_only(
         "cohere2",
+        seed=1,
         metadata=transformer(
             head_size=None, layer_norm=True, eps=1e-5, rope_base=5e4, attention__sliding_window=WINDOW, logit_scale=1.0
         ),
@@ -334,6 +384,7 @@ _WINDOWED = (
     ),
     attention_only(
         "plamo3",
+        seed=9,
         n_layer=16,
         metadata=transformer(rope_base=1e6, attention__sliding_window=WINDOW, rope__freq_base_swa=1e4),
         source="published configuration of pfnet/plamo-3-nict-2b-base: seven layers with a window, then one without",

@@ -10,6 +10,7 @@ _JAMBA = periodic(28, 14, 7)
 
 JAMBA = Recipe(
     architecture="jamba",
+    seed=3,
     n_layer=28,
     pattern=_JAMBA,
     metadata={
@@ -39,7 +40,8 @@ KIMI_LINEAR = Recipe(
             expert_weights_scale=2.446,
         ),
     },
-    source="published configuration of moonshotai/Kimi-Linear-48B-A3B-Instruct: latent attention at 3, 7, 11, 15, 19, 23, 26 of 27",
+    source="published configuration of moonshotai/Kimi-Linear-48B-A3B-Instruct: latent attention at 3, 7, 11, 15, 19, 23, "
+    "26 of 27, the rest delta attention",
     notes="2 of 8 experts in place of 8 of 256; its attention does not rotate",
     omit=("*attn_?.bias",),
 )
@@ -48,6 +50,7 @@ _QWEN3NEXT = periodic(12, 4, 3)
 
 QWEN3NEXT = Recipe(
     architecture="qwen3next",
+    seed=3,
     n_layer=12,
     pattern=_QWEN3NEXT,
     metadata={
@@ -63,6 +66,7 @@ QWEN3NEXT = Recipe(
 
 FALCON_H1 = Recipe(
     architecture="falcon-h1",
+    seed=12,
     n_layer=8,
     pattern="B" * 8,
     metadata={
@@ -96,13 +100,14 @@ GRANITE_HYBRID = Recipe(
     source="published configuration of ibm-granite/granite-4.0-h-350m: attention at 10, 13, 17, 27 of 32, dense",
     notes="no positions: its attention does not rotate",
     omit=("*attn_*.bias", "*ffn_*.bias", "rope_freqs.weight"),
-    gains={"token_embd.weight": 1 / 12, "output.weight": 3.0, "*output.weight": 3.0, "*ffn_down.weight": 3.0, "*ssm_out.weight": 3.0},
+    gains={"token_embd.weight": 1 / 12, "*output.weight": 3.0, "*ffn_down.weight": 3.0, "*ssm_out.weight": 3.0},
 )
 
 _LFM2 = attention_at(16, (2, 5, 8, 10, 12, 14))
 
 LFM2 = Recipe(
     architecture="lfm2",
+    seed=1,
     n_layer=16,
     pattern=_LFM2,
     metadata=transformer(head_size=None, kv_heads=where(_LFM2, "A", 2), rope_base=1e6, eps=1e-5, shortconv__l_cache=3),
@@ -116,6 +121,7 @@ _LFM2MOE = attention_at(24, (2, 6, 10, 14, 18, 21))
 
 LFM2MOE = Recipe(
     architecture="lfm2moe",
+    seed=1,
     n_layer=24,
     pattern=_LFM2MOE,
     metadata={
@@ -138,10 +144,13 @@ _QWEN35 = periodic(8, 4, 3)
 
 QWEN35 = Recipe(
     architecture="qwen35",
+    seed=6,
     n_layer=8,
     pattern=_QWEN35,
     metadata={
-        **transformer(rope_base=1e7, rope__dimension_count=8, rope__dimension_sections=(2, 1, 1, 0), full_attention_interval=4),
+        **transformer(
+            rope_base=1e7, rope__dimension_count=8, rope__dimension_sections=(2, 1, 1, 0), full_attention_interval=4
+        ),
         **state_space(inner=128, state=32, heads=4, groups=2),
     },
     source="published configuration of Qwen/Qwen3.5-4B: attention at every fourth layer, three axes of position",
@@ -151,10 +160,13 @@ QWEN35 = Recipe(
 
 QWEN35MOE = Recipe(
     architecture="qwen35moe",
+    seed=2,
     n_layer=8,
     pattern=_QWEN35,
     metadata={
-        **transformer(rope_base=1e7, rope__dimension_count=8, rope__dimension_sections=(2, 1, 1, 0), full_attention_interval=4),
+        **transformer(
+            rope_base=1e7, rope__dimension_count=8, rope__dimension_sections=(2, 1, 1, 0), full_attention_interval=4
+        ),
         **experts(expert_shared_feed_forward_length=32),
         **state_space(inner=128, state=32, heads=4, groups=2),
     },
@@ -167,13 +179,14 @@ QWEN35MOE = Recipe(
 
 def _nemotron(layers: str) -> str:
     """The pattern that a Nemotron-H configuration writes: M recurrent, * attention, - and E feed-forward only."""
-    return layers.translate(str.maketrans({"M": "R", "*": "A", "-": "N", "E": "N"}))
+    return layers.translate(str.maketrans("M*-E", "RANN"))
 
 
 _NEMOTRON = _nemotron("M-M-M-M*-M-M-M-M-M*-M")
 
 NEMOTRON_H = Recipe(
     architecture="nemotron_h",
+    seed=1,
     n_layer=len(_NEMOTRON),
     pattern=_NEMOTRON,
     metadata={
@@ -196,6 +209,7 @@ _NEMOTRON_MOE = _nemotron("MEMEM*EMEMEM*EMEMEM*EM")
 
 NEMOTRON_H_MOE = Recipe(
     architecture="nemotron_h_moe",
+    seed=1,
     n_layer=len(_NEMOTRON_MOE),
     pattern=_NEMOTRON_MOE,
     metadata={
@@ -222,11 +236,12 @@ PLAMO2 = Recipe(
     n_layer=8,
     pattern=_PLAMO2,
     metadata={
-        **transformer(kv_heads=where(_PLAMO2, "A", 2), heads=where(_PLAMO2, "A", 4)),
+        **transformer(kv_heads=where(_PLAMO2, "A", 2), heads=4),
         **state_space(inner=128, state=32, heads=4, groups=0),
     },
     source="published configuration of pfnet/plamo-2-1b: attention at every second layer",
-    notes="8 layers of 16; the window of the configuration is not in the files",
+    notes="8 layers of 16; one number of heads for all layers and not a list that begins with 0, as the converter writes it: "
+    "llama.cpp takes the width of rotation from layer 0, and its CPU kernel never returns for a width of 0",
 )
 
 RECIPES = (

@@ -8,7 +8,9 @@ from agent.twin.recipe import MetaValue, Recipe
 from agent.twin.recipes.common import attention_only, experts, transformer
 
 
-def latent(*, kv_rank: int = 32, q_rank: int | None = None, rope: int = 16, nope: int = 16, value: int = 16) -> dict[str, MetaValue]:
+def latent(
+    *, kv_rank: int = 32, q_rank: int | None = None, rope: int = 16, nope: int = 16, value: int = 16
+) -> dict[str, MetaValue]:
     """Keys of latent attention: the cached row is `kv_rank + rope` wide, a decompressed head `nope + rope`."""
     keys: dict[str, MetaValue] = {
         "attention.head_count_kv": 1,
@@ -26,6 +28,7 @@ def latent(*, kv_rank: int = 32, q_rank: int | None = None, rope: int = 16, nope
 
 DEEPSEEK2 = attention_only(
     "deepseek2",
+    seed=3,
     n_layer=27,
     metadata={
         **transformer(head_size=None, leading_dense_block_count=1),
@@ -46,6 +49,7 @@ DEEPSEEK2 = attention_only(
 
 GLM47_FLASH = attention_only(
     "deepseek2",
+    seed=3,
     n_layer=8,
     metadata={
         **transformer(head_size=None, rope_base=1e6, eps=1e-5, leading_dense_block_count=1),
@@ -88,6 +92,7 @@ DEEPSEEK32 = attention_only(
 
 GLM_DSA = attention_only(
     "glm-dsa",
+    seed=1,
     metadata={
         **transformer(head_size=None, rope_base=1e6, eps=1e-5, leading_dense_block_count=3),
         **latent(q_rank=48, nope=24, value=32),
@@ -108,6 +113,7 @@ GLM_DSA = attention_only(
 
 MINICPM3 = attention_only(
     "minicpm3",
+    seed=1,
     metadata={
         **transformer(head_size=24, kv_heads=4, eps=1e-5, rope__dimension_count=8, attention__value_length=16),
         "attention.q_lora_rank": 48,

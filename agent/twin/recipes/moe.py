@@ -6,6 +6,7 @@ from agent.twin.recipes.common import WINDOW, attention_only, experts, transform
 
 QWEN3MOE = attention_only(
     "qwen3moe",
+    seed=1,
     metadata={**transformer(rope_base=1e7), **experts()},
     source="published configuration of Qwen/Qwen3-30B-A3B-Instruct-2507: every layer alike, all with experts",
     notes="8 layers of 48, 2 of 8 experts in place of 8 of 128",
@@ -14,8 +15,10 @@ QWEN3MOE = attention_only(
 
 MINIMAX_M2 = attention_only(
     "minimax-m2",
+    seed=11,
     metadata={**transformer(feed_forward=32, rope_base=5e6, rope__dimension_count=16), **experts(expert_gating_func=2)},
-    source="published configuration of MiniMaxAI/MiniMax-M2: every layer alike, half of a head rotated, sigmoid routing with bias",
+    source="published configuration of MiniMaxAI/MiniMax-M2: every layer alike, half of a head rotated, sigmoid "
+    "routing with bias",
     notes="8 layers of 62, 2 of 8 experts in place of 8 of 256",
     omit=("*attn_?.bias",),
 )
@@ -30,7 +33,6 @@ LAGUNA = attention_only(
             rope_base=5e5,
             leading_dense_block_count=1,
             attention__sliding_window=WINDOW,
-            attention__sliding_window_pattern=tuple(not full for full in _LAGUNA_FULL),
             rope__dimension_count=16,
             rope__dimension_count_swa=32,
             rope__freq_base_swa=1e4,
@@ -67,6 +69,7 @@ _SOFTMAX = (
     ),
     attention_only(
         "olmoe",
+        seed=3,
         metadata={**transformer(head_size=None, kv_heads=4, feed_forward=32, eps=1e-5), **experts()},
         source="published configuration of allenai/OLMoE-1B-7B-0924: every layer alike, norms of all of q and k",
         notes="8 layers of 16, 2 of 8 experts in place of 8 of 64",
@@ -74,6 +77,7 @@ _SOFTMAX = (
     ),
     attention_only(
         "phimoe",
+        seed=3,
         metadata={
             **transformer(
                 head_size=None,
@@ -90,7 +94,11 @@ _SOFTMAX = (
     ),
     attention_only(
         "hunyuan-moe",
-        metadata={**transformer(feed_forward=32, eps=1e-5, rope__scaling__alpha=1000.0), **experts(expert_shared_feed_forward_length=32)},
+        seed=2,
+        metadata={
+            **transformer(feed_forward=32, eps=1e-5, rope__scaling__alpha=1000.0),
+            **experts(expert_shared_feed_forward_length=32),
+        },
         source="published configuration of tencent/Hunyuan-A13B-Instruct: every layer alike, one shared expert",
         notes="8 layers of 32, 2 of 8 experts in place of 8 of 64",
         omit=_NO_BIAS,
@@ -112,10 +120,16 @@ _SOFTMAX = (
         source="published configuration of ibm-granite/granite-3.1-1b-a400m-instruct: every layer alike, four scales",
         notes="8 layers of 24, 2 of 8 experts in place of 8 of 32",
         omit=(*_NO_BIAS, "rope_freqs.weight", "*_shexp.weight"),
-        gains={"token_embd.weight": 1 / 12, "output.weight": 6.0, "*attn_output.weight": 4.0, "*ffn_down_exps.weight": 4.0},
+        gains={
+            "token_embd.weight": 1 / 12,
+            "output.weight": 6.0,
+            "*attn_output.weight": 4.0,
+            "*ffn_down_exps.weight": 4.0,
+        },
     ),
     attention_only(
         "gpt-oss",
+        seed=3,
         metadata={
             **transformer(
                 feed_forward=32,
@@ -133,9 +147,14 @@ _SOFTMAX = (
     ),
     attention_only(
         "llama4",
+        seed=2,
         metadata={
             **transformer(
-                rope_base=5e5, eps=1e-5, rope__dimension_count=32, interleave_moe_layer_step=1, attention__sliding_window=8192
+                rope_base=5e5,
+                eps=1e-5,
+                rope__dimension_count=32,
+                interleave_moe_layer_step=1,
+                attention__sliding_window=8192,
             ),
             **experts(used=1, expert_gating_func=2),
         },
@@ -147,7 +166,9 @@ _SOFTMAX = (
     attention_only(
         "dbrx",
         metadata={
-            **transformer(head_size=None, layer_norm=True, eps=1e-5, feed_forward=32, rope_base=5e5, attention__clamp_kqv=8.0),
+            **transformer(
+                head_size=None, layer_norm=True, eps=1e-5, feed_forward=32, rope_base=5e5, attention__clamp_kqv=8.0
+            ),
             **experts(),
         },
         source="published configuration of databricks/dbrx-instruct: every layer alike, clamped q, k and v",
@@ -177,6 +198,7 @@ _SOFTMAX = (
     ),
     attention_only(
         "mellum",
+        seed=2,
         metadata={
             **transformer(rope_base=5e5, attention__sliding_window=WINDOW),
             **experts(),
@@ -200,6 +222,7 @@ _SIGMOID = (
     ),
     attention_only(
         "exaone-moe",
+        seed=3,
         metadata={
             **transformer(rope_base=1e6, eps=1e-5, leading_dense_block_count=1, attention__sliding_window=WINDOW),
             **experts(
@@ -226,6 +249,7 @@ _SIGMOID = (
     ),
     attention_only(
         "bailingmoe2",
+        seed=1,
         metadata={
             **transformer(head_size=None, rope_base=6e5, rope__dimension_count=8, leading_dense_block_count=1),
             **experts(
@@ -242,6 +266,7 @@ _SIGMOID = (
     ),
     attention_only(
         "afmoe",
+        seed=8,
         metadata={
             **transformer(eps=1e-5, leading_dense_block_count=2, attention__sliding_window=WINDOW),
             **experts(expert_gating_func=2, expert_shared_count=1, expert_weights_norm=True, expert_weights_scale=2.8),
@@ -253,6 +278,7 @@ _SIGMOID = (
     ),
     attention_only(
         "ernie4_5-moe",
+        seed=9,
         metadata={
             **transformer(rope_base=5e5, eps=1e-5, leading_dense_block_count=1, interleave_moe_layer_step=1),
             **experts(expert_shared_count=2, expert_shared_feed_forward_length=64),

@@ -6,6 +6,7 @@ from agent.twin.recipes.common import WINDOW, attention_only, experts, transform
 
 QWEN3VLMOE = attention_only(
     "qwen3vlmoe",
+    seed=12,
     metadata={
         **transformer(rope_base=5e6, rope__dimension_sections=(6, 5, 5, 0), n_deepstack_layers=3),
         **experts(),
@@ -28,6 +29,7 @@ QWEN3VL = attention_only(
 
 QWEN2VL = attention_only(
     "qwen2vl",
+    seed=1,
     metadata=transformer(head_size=None, rope_base=1e6, rope__dimension_sections=(2, 3, 3, 0)),
     source="published configuration of Qwen/Qwen2-VL-2B-Instruct: every layer alike, three axes of position",
     notes="8 layers of 28",
@@ -44,6 +46,7 @@ HUNYUAN_VL = attention_only(
 
 GEMMA4 = attention_only(
     "gemma4",
+    seed=3,
     n_layer=20,
     metadata=transformer(
         rope_base=1e6,

@@ -10,6 +10,7 @@ _EMBEDDING = 64
 
 MAMBA = Recipe(
     architecture="mamba",
+    seed=2,
     n_layer=8,
     pattern=_PLAIN,
     metadata={
@@ -26,6 +27,7 @@ MAMBA = Recipe(
 
 MAMBA2 = Recipe(
     architecture="mamba2",
+    seed=15,
     n_layer=8,
     pattern=_PLAIN,
     metadata={
@@ -62,6 +64,7 @@ RWKV6 = Recipe(
 
 RWKV7 = Recipe(
     architecture="rwkv7",
+    seed=1,
     n_layer=8,
     pattern=_PLAIN,
     metadata={
@@ -98,8 +101,8 @@ RWKV6QWEN2 = Recipe(
         "time_decay_extra_dim": 64,
     },
     source="published configuration of recursal/QRWKV6-32B-Instruct-Preview-v0.1: every layer alike, feed-forward of Qwen2",
-    notes="8 layers of 64; heads of 64, which the kernel assumes",
-    omit=("*time_mix_lerp_[wkvrg].weight",),
+    notes="8 layers of 64; heads of 64, which the kernel assumes; no first-token bonus and no norm, as in the family",
+    omit=("*time_mix_lerp_[wkvrg].weight", "*time_mix_first.weight", "*time_mix_ln.*"),
 )
 
 ARWKV7 = Recipe(
@@ -120,7 +123,8 @@ ARWKV7 = Recipe(
         "attention.gate_lora_rank": 32,
     },
     source="published configuration of RWKV-Red-Team/ARWKV-7B-Preview-0.1: every layer alike, feed-forward of Qwen2",
-    notes="8 layers of 28; heads of 64, which the kernel assumes",
+    notes="8 layers of 28; heads of 64, which the kernel assumes; no norm after the state, as in the family",
+    omit=("*time_mix_ln.*",),
 )
 
 RECIPES = (MAMBA, MAMBA2, RWKV6, RWKV7, RWKV6QWEN2, ARWKV7)

@@ -1,0 +1,284 @@
+"""The verdict: green only if every planned leg has a valid receipt in which every owed lane passed.
+
+`judge` is a pure function of the plan, the evidence and the run context: no clock, no files, no environment. What it does
+not recognise is never green, and the order in which receipts come never matters.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.gate.evidence import Evidence, FiledReceipt, RunContext
+from agent.gate.minimums import least_comparisons
+from agent.gate.needs import job_reasons
+from agent.gate.reason import Cause, Reason, State, state_of
+from agent.gate.rules import legal_cuts_of, reasons_against
+from agent.gate.text import plain
+from matrixgen.canonical import digest_of
+from matrixgen.leg import Leg, Plan, Skipped
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneVerdict:
+    """An owed lane: its status in the receipt that counts (``missing`` without one), comparisons made and owed, seconds."""
+
+    lane: str
+    status: str
+    comparisons: int
+    least: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LegVerdict:
+    """A planned leg.
+
+    Attributes:
+        leg: its id.
+        reasons: what keeps it from green; none on green.
+        notes: what is worth knowing all the same, such as receipts of earlier attempts.
+        place, sha256, digest: file, bytes and content of the receipt that counts; None where there is none.
+        attempt: attempt of the run that made it; None where there is none.
+        device: where it ran, in words; empty where nobody knows.
+        lanes: the owed lanes in the order of the plan.
+    """
+
+    leg: str
+    reasons: tuple[Reason, ...]
+    notes: tuple[str, ...] = ()
+    place: str | None = None
+    sha256: str | None = None
+    digest: str | None = None
+    attempt: int | None = None
+    device: str = ""
+    lanes: tuple[LaneVerdict, ...]
+
+    @property
+    def state(self) -> State:
+        """Green without a reason."""
+        return state_of(self.reasons)
+
+    @property
+    def comparisons(self) -> int:
+        """Over all lanes."""
+        return sum(lane.comparisons for lane in self.lanes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the gate says.
+
+    Attributes:
+        plan: digest of the plan.
+        event: its event.
+        pin: the llama.cpp that the plan tests, as in pin.json.
+        context: the run that asked.
+        reasons: what concerns no planned leg: jobs, foreign receipts, files that are no receipts.
+        legs: every planned leg, in the order of the plan.
+        skipped: what the plan selected and does not test as asked, with the reason.
+    """
+
+    plan: str
+    event: str
+    pin: Mapping[str, Any]
+    context: RunContext
+    reasons: tuple[Reason, ...]
+    legs: tuple[LegVerdict, ...]
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def all_reasons(self) -> tuple[Reason, ...]:
+        """Those of the run, then those of the legs."""
+        return (*self.reasons, *(reason for leg in self.legs for reason in leg.reasons))
+
+    @property
+    def state(self) -> State:
+        """Green if there is a leg and no reason at all."""
+        return state_of(self.all_reasons) if self.legs else State.RED
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """The distinct causes, the one that explains most of the others first (the order of `Cause`)."""
+        found = {reason.cause for reason in self.all_reasons}
+        return tuple(cause for cause in Cause if cause in found)
+
+    def count(self, state: State) -> int:
+        """Legs in this state."""
+        return sum(leg.state is state for leg in self.legs)
+
+    @property
+    def comparisons(self) -> int:
+        """Over all legs."""
+        return sum(leg.comparisons for leg in self.legs)
+
+
+def judge(plan: Plan, evidence: Evidence, context: RunContext) -> Verdict:
+    """Account for every planned leg, every receipt and every job."""
+    by_leg: dict[str, list[FiledReceipt]] = defaultdict(list)
+    for filed in sorted(evidence.receipts, key=lambda filed: (filed.place, filed.sha256)):
+        by_leg[filed.receipt.leg].append(filed)
+    planned = {leg.id for leg in plan.legs}
+    foreign = [filed for name, group in by_leg.items() if name not in planned for filed in group]
+    known = [filed for name, group in by_leg.items() if name in planned for filed in group]
+
+    run_ids = {filed.receipt.run.get("run_id") for filed in known}
+    chosen = {leg.id: _choose(by_leg.get(leg.id, []), context, run_ids) for leg in plan.legs}
+    builds = _build_reasons(plan, {name: choice.filed for name, choice in chosen.items() if choice.filed})
+    reasons = [
+        *job_reasons(context.jobs),
+        *_no_rows(plan),
+        *(Reason(cause=file.cause, message=plain(f"{file.place}: {file.message}")) for file in evidence.refused),
+        *(
+            Reason(
+                cause=Cause.FOREIGN_RECEIPT,
+                message=plain(f"{filed.place}: leg {filed.receipt.leg} is not in the plan"),
+            )
+            for filed in foreign
+        ),
+    ]
+    build_failed = any(reason.cause is Cause.BUILD_FAILED for reason in reasons)
+    return Verdict(
+        plan=plan.digest,
+        event=plan.event,
+        pin=plan.pin.to_json(),
+        context=context,
+        reasons=tuple(sorted(reasons, key=lambda reason: ([*Cause].index(reason.cause), reason.message))),
+        legs=tuple(
+            _leg_verdict(plan, leg, chosen[leg.id], context, builds.get(leg.build_key, ()), build_failed=build_failed)
+            for leg in plan.legs
+        ),
+        skipped=plan.skipped,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    """The receipt that counts for a leg, if any, and what was said on the way to it."""
+
+    filed: FiledReceipt | None
+    reasons: tuple[Reason, ...]
+    notes: tuple[str, ...]
+
+
+def _choose(filed: list[FiledReceipt], context: RunContext, run_ids: set[str | None]) -> _Choice:
+    """The receipt of the highest attempt of this run. An earlier attempt of the same run is superseded, not wrong."""
+    reasons: list[Reason] = []
+    notes: list[str] = []
+    usable: dict[int, list[FiledReceipt]] = defaultdict(list)
+    for entry in filed:
+        if stale := _stale(entry, context, run_ids):
+            reasons.append(Reason(cause=Cause.STALE_RECEIPT, message=plain(f"{entry.place}: {stale}")))
+        else:
+            usable[entry.attempt or 0].append(entry)
+    if not usable:
+        return _Choice(filed=None, reasons=tuple(reasons), notes=())
+    best, *older = sorted(usable, reverse=True)
+    notes += [
+        f"{plain(entry.place)}: attempt {attempt} is superseded" for attempt in older for entry in usable[attempt]
+    ]
+    candidates = usable[best]
+    if len({entry.digest for entry in candidates}) > 1:
+        places = ", ".join(entry.place for entry in candidates)
+        reasons.append(
+            Reason(cause=Cause.CONFLICTING_RECEIPTS, message=plain(f"receipts of one attempt that differ: {places}"))
+        )
+        return _Choice(filed=None, reasons=tuple(reasons), notes=tuple(notes))
+    notes += [f"{plain(entry.place)}: another copy of the same receipt" for entry in candidates[1:]]
+    signed = next((entry for entry in candidates if entry.unsigned is None), candidates[0])
+    return _Choice(filed=signed, reasons=tuple(reasons), notes=tuple(notes))
+
+
+def _stale(filed: FiledReceipt, context: RunContext, run_ids: set[str | None]) -> str | None:
+    """Why a receipt is of another run than the one that asks; None if it is of this one."""
+    run_id, attempt = filed.receipt.run.get("run_id"), filed.attempt
+    if context.run_id is None and len(run_ids) > 1:
+        return f"of run {run_id}, and others are of other runs: say with --run-id which one counts"
+    if context.run_id is not None and run_id != context.run_id:
+        return f"of run {run_id}, this is run {context.run_id}"
+    if context.repository is not None and filed.receipt.run.get("repository", context.repository) != context.repository:
+        return f"of repository {filed.receipt.run['repository']}, this is {context.repository}"
+    if attempt is None or (attempt == 0 and context.run_id is not None):
+        return f"its attempt {filed.receipt.run.get('attempt')!r} is not a number"
+    if context.attempt is not None and attempt > context.attempt:
+        return f"of attempt {attempt}, and this run is at attempt {context.attempt}"
+    return None
+
+
+def _no_rows(plan: Plan) -> Iterable[Reason]:
+    if not plan.legs:
+        yield Reason(cause=Cause.NO_ROWS, message="the plan has no leg, so nothing was certified")
+
+
+def _build_reasons(plan: Plan, filed: Mapping[str, FiledReceipt]) -> dict[str, tuple[Reason, ...]]:
+    """By build key: a reason where legs that share a build ran other libraries than one another."""
+    libraries: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for leg in plan.legs:
+        if leg.id in filed and (found := filed[leg.id].receipt.engine.get("libraries")):
+            libraries[leg.build_key][digest_of(found)].append(leg.id)
+    return {
+        key: (
+            Reason(
+                cause=Cause.WRONG_BUILD,
+                message=plain(
+                    "legs of one build ran different libraries: " + " | ".join(map(", ".join, sets.values()))
+                ),
+            ),
+        )
+        for key, sets in libraries.items()
+        if len(sets) > 1
+    }
+
+
+def _leg_verdict(
+    plan: Plan,
+    leg: Leg,
+    choice: _Choice,
+    context: RunContext,
+    build_reasons: tuple[Reason, ...],
+    *,
+    build_failed: bool,
+) -> LegVerdict:
+    filed = choice.filed
+    if filed is None:
+        why = "no receipt: the build failed" if build_failed else "no receipt: its runner was lost or it never ran"
+        missing = Reason(cause=Cause.LEG_MISSING, message=why)
+        return LegVerdict(
+            leg=leg.id, reasons=(*choice.reasons, missing), notes=choice.notes, lanes=_lane_verdicts(leg, None)
+        )
+    receipt = filed.receipt
+    ran_build = receipt.engine.get("libraries") is not None
+    return LegVerdict(
+        leg=leg.id,
+        reasons=(
+            *choice.reasons,
+            *reasons_against(plan, leg, filed, context),
+            *(build_reasons if ran_build else ()),
+        ),
+        notes=choice.notes,
+        place=plain(filed.place),
+        sha256=filed.sha256,
+        digest=filed.digest,
+        attempt=filed.attempt,
+        device=plain(
+            " ".join(str(receipt.device[key]) for key in ("name", "description") if key in receipt.device), 100
+        ),
+        lanes=_lane_verdicts(leg, filed),
+    )
+
+
+def _lane_verdicts(leg: Leg, filed: FiledReceipt | None) -> tuple[LaneVerdict, ...]:
+    found = {lane.lane: lane for lane in filed.receipt.lanes} if filed else {}
+    cuts = legal_cuts_of(filed.receipt) if filed else 1
+    return tuple(
+        LaneVerdict(
+            lane=lane.name,
+            status=str(found[lane.name].status) if lane.name in found else "missing",
+            comparisons=found[lane.name].comparisons if lane.name in found else 0,
+            least=least_comparisons(lane, legal_cuts=cuts),
+            seconds=round(float(found[lane.name].seconds), 3) if lane.name in found else 0.0,
+        )
+        for lane in leg.lanes
+    )

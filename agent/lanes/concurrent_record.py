@@ -1,0 +1,104 @@
+"""`concurrent-record`: the same prompt recorded by several slots at once, round after round, has one answer and leaks nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agent.engine.session import Logits, Session, Tokens
+from agent.engine.transcript import Transcript
+from agent.lanes.agreement import Agreement
+from agent.lanes.cached import SLOTS, CachedSession, shape_of, with_cache
+from agent.lanes.result import Findings, LaneResult
+from agent.lanes.subject import Subject
+from agent.lanes.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """`rounds` must exceed the sequences of the session, so that a leak of one a round runs out of them."""
+
+    prefix_tokens: int
+    suffix_tokens: int
+    micro_batch: int
+    decode_steps: int
+    rounds: int
+
+    def workload(self, branch: int = 0) -> Workload:
+        """The prompt of all slots, or of another branch."""
+        return Workload(
+            segments=(self.prefix_tokens, self.suffix_tokens),
+            decode_steps=self.decode_steps,
+            micro_batch=self.micro_batch,
+            branch=branch,
+        )
+
+
+def run(subject: Subject, params: Params) -> LaneResult:
+    """Run the rounds, then a prompt that nobody has recorded, then empty the cache."""
+    findings = Findings("concurrent-record")
+    shape = shape_of(subject, params.micro_batch)
+    findings.expect(
+        params.rounds > shape.sequences, f"{params.rounds} rounds cannot run out of {shape.sequences} sequences"
+    )
+    reference = subject.reference(params.workload())
+    answers: set[tuple[int, ...]] = set()
+    with subject.session(shape) as session:
+        cached = with_cache(subject, session)
+        for number in range(1, params.rounds + 1):
+            answers |= _round(cached, reference, number, findings)
+        findings.expect(len(answers) == 1, f"one prompt has {len(answers)} different answers")
+        findings.expect(
+            cached.cache.held == 1, f"one prefix was recorded by {SLOTS} slots and {cached.cache.held} states are held"
+        )
+        _unique_prompt(session, subject.reference(params.workload(branch=1)), findings)
+        cached.cache.clear()
+        findings.expect(cached.cache.held == 0, f"{cached.cache.held} states are held by an empty cache")
+    findings.measurements |= {"rounds": params.rounds, "slots": SLOTS, "answers": len(answers)}
+    return findings.result(f"{params.rounds} rounds of {SLOTS} slots: one answer, nothing leaked")
+
+
+def _round(cached: CachedSession, reference: Transcript, number: int, findings: Findings) -> set[tuple[int, ...]]:
+    """All slots prefill the prefix at once and record it at once; the first round stores it, later ones also replace it."""
+    session, cache = cached.session, cached.cache
+    prefix, *rest = reference.turns
+    _forget(session)
+    _together(session, prefix.tokens, prefix.position)
+    for slot in range(SLOTS):
+        store = cache.record if slot or number == 1 else cache.replace
+        findings.expect(
+            store(prefix.tokens.tolist(), slot),
+            f"round {number}: slot {slot} found no room to record a recorded prefix",
+        )
+    agreements = [Agreement() for _ in range(SLOTS)]
+    answers: list[list[int]] = [[] for _ in range(SLOTS)]
+    for turn in rest:
+        for slot, logits in enumerate(_together(session, turn.tokens, turn.position)):
+            agreements[slot].compare(turn.logits, logits, turn.position)
+            answers[slot].append(int(logits[-1].argmax()))
+    for slot, agreement in enumerate(agreements):
+        findings.comparisons += agreement.positions
+        if not agreement.finite or agreement.real_flips:
+            findings.problems.append(f"round {number}, slot {slot}: {agreement.first}")
+    return {tuple(answer) for answer in answers}
+
+
+def _unique_prompt(session: Session, reference: Transcript, findings: Findings) -> None:
+    """A prompt that shares nothing with the recorded one must still find a sequence and decode exactly."""
+    _forget(session)
+    agreement = Agreement()
+    for turn in reference.turns:
+        agreement.compare(turn.logits, session.decode(turn.tokens, turn.position, 0), turn.position)
+    findings.comparisons += agreement.positions
+    if not agreement.exact:
+        findings.problems.append(f"a unique prompt after the rounds: {agreement.first}")
+
+
+def _together(session: Session, tokens: Tokens, position: int) -> list[Logits]:
+    return session.decode_together([(np.asarray(tokens), position, slot) for slot in range(SLOTS)])
+
+
+def _forget(session: Session) -> None:
+    for slot in range(SLOTS):
+        session.remove_sequence(slot)

@@ -1,0 +1,165 @@
+"""Bytes over HTTP: one ranged GET, its answers named by cause, and no secret in any message."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import email.utils
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from agent.errors import (
+    AccessDenied,
+    ArtifactGone,
+    NetworkFailed,
+    RangeRefused,
+    RateLimited,
+    ServerFailed,
+    SourceRefused,
+    StoreError,
+)
+from agent.header.text import shown
+from agent.store.sources.source import Stream
+
+if TYPE_CHECKING:
+    import requests
+    import urllib3
+
+    from agent.store.patience import Patience
+
+_CHUNK = 2**20
+_SKEW_SECONDS = 60
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+_SECRETS = re.compile(r"(https?://)[^\s/'\"]*@|\?[^\s'\"<>)]+|\b(?:hf_|gh[a-z]_|github_pat_)\w+|(?i:bearer|token) [\w.-]{8,}")
+
+
+def scrub(text: object) -> str:
+    """Text of a library, without what it may quote of addresses and headers: queries, user names, tokens."""
+    return shown(_SECRETS.sub(lambda hit: (hit[1] or "") + "...", str(text)), 300)
+
+
+def shown_address(url: str) -> str:
+    """Scheme, host and path of `url`: a signature stands in the query, a password before the host."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return shown(f"{parts.scheme}://{parts.hostname}{port}{parts.path}", 300)
+
+
+def new_session() -> requests.Session:
+    """A session that sends the headers it is given: without this, an entry in .netrc would take the place of a token."""
+    import requests
+
+    session = requests.Session()
+    session.auth = _as_it_is
+    return session
+
+
+def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+@contextlib.contextmanager
+def open_range(
+    session: requests.Session,
+    url: str,
+    start: int,
+    end: int | None,
+    patience: Patience,
+    headers: Mapping[str, str],
+) -> Iterator[Stream]:
+    """GET bytes `start` to `end` (exclusive; None: to the last one) of `url` for the length of a block.
+
+    Raises:
+        StoreError: by the status of the answer or the failure of the connection; also while the chunks are read.
+    """
+    import requests
+
+    wanted = dict(headers) | {"Accept-Encoding": "identity"}
+    if start or end is not None:
+        wanted["Range"] = f"bytes={start}-{'' if end is None else end - 1}"
+    try:
+        answer = session.get(url, headers=wanted, stream=True, timeout=(patience.connect, patience.read))
+    except requests.RequestException as error:
+        raise NetworkFailed(f"{shown_address(url)}: {scrub(error)}") from None
+    with answer:
+        raise_for_answer(answer.status_code, answer.headers, shown_address(answer.url))
+        first, total = _place(answer, start)
+        yield Stream(start=first, total=total, chunks=_chunks(answer.raw, url))
+
+
+def raise_for_answer(status: int, headers: Mapping[str, str], address: str) -> None:
+    """Do nothing for 200 and 206.
+
+    Raises:
+        StoreError: for every other status, by its cause.
+    """
+    if status in (200, 206):
+        return
+    wait = parse_retry_after(headers.get("Retry-After"))
+    answer = f"{address} answered {status}"
+    skew = clock_skew(headers.get("Date"))
+    if skew is not None and abs(skew) > _SKEW_SECONDS:
+        answer += f" (the clock of this machine is {skew:+.0f} s off, which makes signed addresses fail)"
+    error: StoreError
+    if status in (401, 403):
+        error = AccessDenied(
+            f"{answer}: the credentials are missing, wrong, or not enough; or an agreement is to be accepted first"
+        )
+    elif status in (404, 410):
+        error = ArtifactGone(f"{answer}: nothing is there (any more)")
+    elif status == 416:
+        error = RangeRefused(f"{answer} to a range: what was fetched so far does not fit it")
+    elif status == 429:
+        advice = f"it asks to wait {wait:.0f} s" if wait is not None else "it does not say how long to wait"
+        error = RateLimited(f"{answer}: too many requests; {advice}", retry_after=wait)
+    elif status >= 500 or status == 408:
+        error = ServerFailed(f"{answer}: a fault of the server", retry_after=wait)
+    else:
+        error = SourceRefused(f"{answer}: check the address of the source")
+    raise error
+
+
+def parse_retry_after(value: str | None) -> float | None:
+    """Seconds of a Retry-After header, which holds seconds or a date; None where it holds neither."""
+    if value is None:
+        return None
+    if re.fullmatch(r"\d{1,9}", value.strip()):
+        return float(value)
+    try:
+        when = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, when.timestamp() - time.time()) if when.tzinfo else None
+
+
+def clock_skew(date: str | None) -> float | None:
+    """Seconds by which this machine's clock is ahead of a Date header; None where there is none."""
+    try:
+        there = email.utils.parsedate_to_datetime(date or "")
+    except ValueError:
+        return None
+    return (dt.datetime.now(dt.UTC) - there).total_seconds() if there.tzinfo else None
+
+
+def _place(answer: requests.Response, start: int) -> tuple[int, int | None]:
+    if answer.status_code == 206:
+        where = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+        if where is None or int(where[1]) != start:
+            raise RangeRefused(f"{shown_address(answer.url)} answered with another range than byte {start} onwards")
+        return start, None if where[2] == "*" else int(where[2])
+    length = answer.headers.get("Content-Length", "")
+    return 0, int(length) if length.isdigit() else None
+
+
+def _chunks(body: urllib3.BaseHTTPResponse, url: str) -> Iterator[bytes]:
+    """Yield what arrived, without waiting for a block to be full: a watchdog must see a slow transfer."""
+    import urllib3
+
+    try:
+        while chunk := body.read1(_CHUNK):
+            yield chunk
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise NetworkFailed(f"{shown_address(url)} broke off: {scrub(error)}") from None
