@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import threading
@@ -21,8 +22,12 @@ from agent.receipt.receipt import Receipt, TestedFile, TestedSubject, write_rece
 from agent.receipt.surroundings import describe_run, describe_runner
 from agent.runner.job import Job
 from agent.runner.supervise import Outcome, supervise
+from agent.store.store import Store
+from agent.store.wanted import first_shard, wanted_of
 from agent.twin.build import build_twin
 from agent.twin.catalog import recipe_for
+from agent.twin.from_header import recipe_of_header
+from agent.twin.recipe import Recipe
 from matrixgen.leg import Leg, Plan
 
 _TWIN_PROVES = "the graph, the contract of every cut and the layout of state, on this build, for this architecture and layer pattern"
@@ -57,7 +62,9 @@ class Options:
         receipts: folder of the receipts.
         twins: folder in which twins are kept.
         contracts: recorded contracts by architecture.
-        model: the GGUF to test for a leg on weights; None where there is none on this machine.
+        model: the GGUF to test for a leg on weights; None to take the files that the plan names from the store.
+        store: where the files of weights come from; None where no leg needs any.
+        twin_of: the header whose layers a leg's twin gets; None for the twin of the catalogue.
         device: device to use instead of the one that a leg's backend names.
         threads: of the CPU backend, in one leg.
         jobs: legs at once.
@@ -67,6 +74,8 @@ class Options:
     twins: Path
     contracts: Mapping[str, RecordedContract]
     model: Path | None = None
+    store: Store | None = None
+    twin_of: Header | None = None
     device: str | None = None
     threads: int = 1
     jobs: int = 1
@@ -85,19 +94,22 @@ def _certify_leg(plan: Plan, leg: Leg, options: Options, reporter: Reporter) -> 
     unfinished = _all_lanes(leg, Status.INFRA, "the leg did not run to its end")
     write_receipt(_receipt(plan, leg, started, _untested(leg), _empty_outcome(unfinished)), options.receipts)
 
-    subject, outcome = _test(leg, options, _LegObserver(leg, reporter))
+    with contextlib.ExitStack() as leases:
+        subject, outcome = _test(leg, options, _LegObserver(leg, reporter), leases)
     receipt = _receipt(plan, leg, started, subject, outcome)
     write_receipt(receipt, options.receipts)
     reporter.leg_finished(leg, receipt)
     return receipt
 
 
-def _test(leg: Leg, options: Options, observer: _LegObserver) -> tuple[TestedSubject, Outcome]:
+def _test(
+    leg: Leg, options: Options, observer: _LegObserver, leases: contextlib.ExitStack
+) -> tuple[TestedSubject, Outcome]:
     subject = _untested(leg)
     try:
-        path = _find_model(leg, options)
+        path = _find_model(leg, options, leases)
         header = read_model_header(path)
-        subject = _describe_subject(leg, header)
+        subject = _describe_subject(leg, header, options)
         require_causal(header)
         if header.architecture != leg.family.arch:
             raise ArchitectureMismatch(
@@ -134,28 +146,44 @@ def _require_evidence(leg: Leg, outcome: Outcome) -> Outcome:
     )
 
 
-def _find_model(leg: Leg, options: Options) -> Path:
+def _find_model(leg: Leg, options: Options, leases: contextlib.ExitStack) -> Path:
+    """The file to open. What the store lends is kept from removal until `leases` is closed."""
     if leg.subject == "twin":
-        return build_twin(recipe_for(leg.family.arch or "", family=leg.family.family), options.twins)
-    if options.model is None:
+        return build_twin(_recipe(leg, options), options.twins)
+    if options.model is not None:
+        return options.model
+    if options.store is None:
         raise ModelMissing(
             f"the weights of {leg.family.family} are not on this machine: give the file with --model, or use --twin"
         )
-    return options.model
+    lent = [leases.enter_context(options.store.lend(files)) for files in wanted_of(leg.family)]
+    return lent[0][first_shard(tuple(lent[0]))]
 
 
-def _describe_subject(leg: Leg, header: Header) -> TestedSubject:
-    twin = leg.subject == "twin"
+def _recipe(leg: Leg, options: Options) -> Recipe:
+    if options.twin_of is None:
+        return recipe_for(leg.family.arch or "", family=leg.family.family)
+    if options.twin_of.architecture != leg.family.arch:
+        raise ArchitectureMismatch(
+            f"{options.twin_of.path.name} is of architecture {options.twin_of.architecture!r}; "
+            f"the row {leg.family.family} says {leg.family.arch!r}"
+        )
+    return recipe_of_header(options.twin_of)
+
+
+def _describe_subject(leg: Leg, header: Header, options: Options) -> TestedSubject:
+    recipe = _recipe(leg, options) if leg.subject == "twin" else None
+    sha256_of = options.store.sha256_of if options.store else sha256_of_file
     return TestedSubject(
         kind=leg.subject,
         architecture=header.architecture,
         files=tuple(
-            TestedFile(name=shard.path.name, size=shard.file_size, sha256=sha256_of_file(shard.path))
+            TestedFile(name=shard.path.name, size=shard.file_size, sha256=sha256_of(shard.path))
             for shard in header.shards
         ),
-        recipe=recipe_for(header.architecture, family=leg.family.family).digest if twin else None,
-        proves=_TWIN_PROVES if twin else _WEIGHTS_PROVE,
-        does_not_prove=_TWIN_DOES_NOT if twin else _WEIGHTS_DO_NOT,
+        recipe=recipe.digest if recipe else None,
+        proves=f"{_TWIN_PROVES} ({recipe.source})" if recipe else _WEIGHTS_PROVE,
+        does_not_prove=_TWIN_DOES_NOT if recipe else _WEIGHTS_DO_NOT,
     )
 
 

@@ -12,6 +12,8 @@ from agent import __version__
 from agent.errors import AgentError, InternalError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent.commands.certify import CertifyRequest
 
 _EXIT_CODES = """\b
@@ -30,7 +32,27 @@ _manifests = click.option(
     type=click.Path(path_type=Path),
     help="Folder of the manifests. [default: ./manifests, else the packaged ones]",
 )
+_PATH = click.Path(path_type=Path)
+_plan = click.option("--plan", type=_PATH, required=True, help="The plan.json that the receipts are of.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output and nothing else there.")
+_store = click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    help="Folder of the files. [default: SKIPPY_STORE, else store in the cache folder]",
+)
+
+
+def _sources(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options that say where files may come from."""
+    source = click.option(
+        "--source",
+        "sources",
+        multiple=True,
+        help="Where files come from: hub, hub-cache, s3://..., release:..., run:..., a folder (docs/store.md). May be repeated; "
+        "asked in this order. [default: SKIPPY_SOURCES, else hub-cache hub]",
+    )
+    offline = click.option("--offline", is_flag=True, help="Use no network: what is not on this machine is an error.")
+    return _store(source(offline(command)))
 
 
 @cli.command(epilog=_EXIT_CODES)
@@ -45,6 +67,11 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON on stan
 )
 @click.option("--model", type=click.Path(path_type=Path), help="A real GGUF (any shard of a split one) for one family.")
 @click.option("--twin", is_flag=True, help="Test tiny random models of the same architecture instead of weights.")
+@click.option(
+    "--twin-of",
+    metavar="FILE|hf://OWNER/REPO@REV/PATH",
+    help="Test a twin with the layers of this model; only its header is read. Without FAMILY, its architecture chooses it.",
+)
 @click.option("--device", help="Device or backend, such as CUDA0 or metal. [default: the best one present]")
 @click.option(
     "--threads", type=click.IntRange(1, 512), help="CPU threads in a leg. [default: 1 for twins, all for weights]"
@@ -59,6 +86,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON on stan
     show_default=True,
     help="Where receipts go.",
 )
+@_sources
 @_manifests
 @_json
 def certify(**options: object) -> int:
@@ -139,6 +167,225 @@ def record_contracts(families: tuple[str, ...], tiers: tuple[int, ...], manifest
     from agent.commands.record_contracts import run
 
     return run(families, tiers or (1,), manifests=manifests)
+
+
+@cli.command()
+@_plan
+@click.option(
+    "--receipts", type=_PATH, required=True, metavar="DIR", help="Folder that the receipts were downloaded to."
+)
+@click.option(
+    "--repository", envvar="GITHUB_REPOSITORY", metavar="OWNER/NAME", help="Of the run. [env: GITHUB_REPOSITORY]"
+)
+@click.option("--run-id", envvar="GITHUB_RUN_ID", metavar="ID", help="Run whose receipts count. [env: GITHUB_RUN_ID]")
+@click.option(
+    "--attempt", type=click.IntRange(1), envvar="GITHUB_RUN_ATTEMPT", help="Its attempt. [env: GITHUB_RUN_ATTEMPT]"
+)
+@click.option(
+    "--base-commit", envvar="GITHUB_SHA", metavar="SHA", help="The product's commit that was tested. [env: GITHUB_SHA]"
+)
+@click.option("--base-tree", metavar="SHA", help="The tree of that commit.")
+@click.option(
+    "--needs", envvar="SKIPPY_NEEDS", metavar="JSON", help="The `needs` context of the gate's job. [env: SKIPPY_NEEDS]"
+)
+@click.option("--require-signature", is_flag=True, help="Count only receipts with a signature bundle beside them.")
+@click.option("-o", "--output", type=_PATH, help="Write verdict.json here.")
+@click.option(
+    "--summary",
+    type=_PATH,
+    envvar="GITHUB_STEP_SUMMARY",
+    help="Append Markdown to this file. [env: GITHUB_STEP_SUMMARY]",
+)
+@click.option("--junit", type=_PATH, help="Write JUnit XML here.")
+@_json
+def gate(plan: Path, **options: object) -> int:
+    """Judge receipts against the plan and say why, leg by leg.
+
+    Exits 0 if the verdict is green, 1 if it is red, 4 if only the machines are to blame, 2 on bad input.
+    """
+    from agent.commands.gate import GateRequest, run
+
+    request: GateRequest = GateRequest.from_options({"plan": plan, **options})
+    return run(request)
+
+
+@cli.command()
+@click.option("--plan", type=_PATH, help="The plan.json that was tested.")
+@click.option("--verdict", type=_PATH, help="The verdict.json of `skippy-agent gate`.")
+@click.option(
+    "--repository", envvar="GITHUB_REPOSITORY", metavar="OWNER/NAME", help="On GitHub. [env: GITHUB_REPOSITORY]"
+)
+@click.option("--git", metavar="ADDRESS", help="Any repository that git reaches, instead of GitHub's API.")
+@click.option(
+    "--api", envvar="GITHUB_API_URL", default="https://api.github.com", show_default=True, help="Address of the API."
+)
+@click.option("--branch", default="main", show_default=True, help="The branch that holds the pin.")
+@click.option(
+    "--layout",
+    type=click.Choice(["json", "upstream"]),
+    default="json",
+    show_default=True,
+    help="json: this project's pin.json; upstream: a text file with the commit.",
+)
+@click.option("--pin-file", help="Path of the pin file. [default: that of the layout]")
+@click.option(
+    "--if-main-moved",
+    type=click.Choice(["retest-if-certified-inputs-moved", "retest-always"]),
+    default="retest-if-certified-inputs-moved",
+    show_default=True,
+    help="What to do when the branch is not at the tested commit any more.",
+)
+@click.option(
+    "--certified-input",
+    "certified_inputs",
+    multiple=True,
+    metavar="PATH",
+    help="One more path that must not have moved; a folder ends in /. Repeatable.",
+)
+@click.option(
+    "--max-age",
+    "max_age_hours",
+    type=click.FloatRange(0),
+    default=24.0,
+    show_default=True,
+    help="Of the verdict, hours.",
+)
+@click.option(
+    "--pull-request/--no-pull-request", default=True, show_default=True, help="Open one where a rule refuses the push."
+)
+@click.option("--check-run", metavar="NAME", help="Also make a check run of this name on the tested commit.")
+@click.option(
+    "--require-check", "require_checks", multiple=True, metavar="NAME", help="Only if this check of the run is green."
+)
+@click.option("--workflow", metavar="PATH", help="Workflow file that makes the required checks.")
+@click.option(
+    "--check-app-id",
+    type=int,
+    default=15368,
+    show_default=True,
+    help="App that makes the required checks (GitHub Actions).",
+)
+@click.option(
+    "--preflight", is_flag=True, help="Only find out whether the token may publish; run it before anything else."
+)
+@click.option("--dry-run", is_flag=True, help="Decide everything and write nothing.")
+@click.option("--state", "state_file", type=_PATH, help="Write what became of it here, as JSON.")
+@_json
+def publish(**options: object) -> int:
+    """Move the pin on a green verdict: one file, on exactly the commit that was tested, never forced.
+
+    The token comes from GITHUB_TOKEN. Exits 0 if the pin is published or a pull request asks for it, 1 if it must be
+    tested again or was refused, 4 if the repository could not be asked.
+    """
+    from agent.commands.publish import PublishRequest, run
+
+    request: PublishRequest = PublishRequest.from_options(options)
+    return run(request)
+
+
+@cli.command(name="verify")
+@_plan
+@click.option("--receipts", type=_PATH, metavar="DIR", help="Check the receipts in this folder.")
+@click.option("--verdict", type=_PATH, help="Check this verdict.json; with --receipts it is also judged again.")
+@click.option("--require-signature", is_flag=True, help="Each receipt must have a signature bundle beside it.")
+@click.option("--max-age", "max_age_hours", type=click.FloatRange(0), help="The verdict may be this old, in hours.")
+@_json
+def verify_receipts(
+    plan: Path,
+    receipts: Path | None,
+    verdict: Path | None,
+    require_signature: bool,
+    max_age_hours: float | None,
+    as_json: bool,
+) -> int:
+    """Check receipts, a verdict and the statements beside them, offline, and say what was not checked."""
+    from agent.commands.verify import run
+
+    return run(
+        plan, receipts, verdict, require_signature=require_signature, max_age_hours=max_age_hours, as_json=as_json
+    )
+
+
+@cli.command()
+@click.argument("files", nargs=-1, required=True, type=_PATH, metavar="FILE...")
+def statement(files: tuple[Path, ...]) -> int:
+    """Write the in-toto statement of receipts or verdicts beside them, and the predicate for actions/attest."""
+    from agent.commands.verify import run_statement
+
+    return run_statement(files)
+
+
+@cli.command(epilog=_EXIT_CODES)
+@click.argument("families", nargs=-1, metavar="[FAMILY]...")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan.json instead of families.")
+@click.option("--leg", "leg_ids", multiple=True, metavar="ID", help="Only this leg of the plan; may be repeated.")
+@_sources
+@_manifests
+@_json
+def fetch(
+    families: tuple[str, ...],
+    plan_file: Path | None,
+    leg_ids: tuple[str, ...],
+    store: Path | None,
+    sources: tuple[str, ...],
+    offline: bool,
+    manifests: Path | None,
+    as_json: bool,
+) -> int:
+    """Bring the weights of families into the store, verified, and print their paths.
+
+    \b
+    skippy-agent fetch qwen3-dense
+    skippy-agent fetch --plan plan.json --leg mamba@cuda
+    """
+    from agent.commands.fetch import run
+    from agent.commands.open_store import StoreRequest
+
+    request = StoreRequest(folder=store, sources=sources, offline=offline)
+    return run(families, plan_file=plan_file, leg_ids=leg_ids, manifests=manifests, store=request, as_json=as_json)
+
+
+@cli.group()
+def cache() -> None:
+    """Look at the store of model files, verify it, make room in it."""
+
+
+@cache.command(name="ls")
+@_store
+@_json
+def cache_ls(store: Path | None, as_json: bool) -> int:
+    """List the files, the one that was not used for longest first."""
+    from agent.commands.cache import run_ls
+
+    return run_ls(store, as_json=as_json)
+
+
+@cache.command(name="verify")
+@_store
+@_json
+def cache_verify(store: Path | None, as_json: bool) -> int:
+    """Hash every file anew; what is wrong is put into quarantine and fetched again when it is needed."""
+    from agent.commands.cache import run_verify
+
+    return run_verify(store, as_json=as_json)
+
+
+@cache.command(name="gc")
+@click.option(
+    "--free", metavar="SIZE", help="Space of the disk that is to be free. [default: SKIPPY_STORE_FLOOR, else 2GiB]"
+)
+@click.option("--unpinned", is_flag=True, help="Also remove every file that no row of the manifests pins.")
+@click.option("--dry-run", is_flag=True, help="Say what would go and remove nothing.")
+@_store
+@_manifests
+@_json
+def cache_gc(
+    free: str | None, unpinned: bool, dry_run: bool, store: Path | None, manifests: Path | None, as_json: bool
+) -> int:
+    """Make room: leftovers first, then the files that were not used for longest; never what a running leg uses."""
+    from agent.commands.cache import run_gc
+
+    return run_gc(store, free=free, unpinned=unpinned, manifests=manifests, dry_run=dry_run, as_json=as_json)
 
 
 def main() -> None:

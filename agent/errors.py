@@ -234,6 +234,10 @@ class FetchFailed(StoreError):
     cause = "fetch_failed"
 
 
+class RemoteUnreadable(InfraError):
+    """A header on the hub cannot be read."""
+
+
 # -- what the model or the pin did wrong -----------------------------------------------------------------------------------
 
 
@@ -253,6 +257,14 @@ class DecodeFailed(EngineError):
 
 class StateRefused(EngineError):
     """A sequence state could not be exported or imported in full."""
+
+
+class CacheUnbalanced(EngineError):
+    """A prefix cache gave something back twice, or something that it never took."""
+
+
+class NoLegalCut(EngineError):
+    """A model cannot be split anywhere."""
 
 
 class GraphChanged(EngineError):

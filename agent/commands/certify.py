@@ -9,18 +9,24 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from agent.certify import Options, certify
 from agent.commands.folders import twin_folder
+from agent.commands.open_store import StoreRequest, open_store
 from agent.commands.select import plan_here
 from agent.contracts import load_contracts
 from agent.errors import UsageError
+from agent.header.reader import Header, read_model_header, read_remote_header
+from agent.header.role import require_causal
 from agent.lanes.result import Status
 from agent.receipt.receipt import Receipt
 from matrixgen.leg import Leg, Plan
 from matrixgen.manifest import load_manifest
 from matrixgen.plan import read_plan
+
+if TYPE_CHECKING:
+    from agent.store.store import Store
 
 _EXIT_CODES = {Status.PASS: 0, Status.FAIL: 1, Status.INFRA: 4}
 
@@ -36,10 +42,14 @@ class CertifyRequest:
     event: str
     model: Path | None
     twin: bool
+    twin_of: str | None
     device: str | None
     threads: int | None
     jobs: int | None
     receipts: Path
+    store: Path | None
+    sources: tuple[str, ...]
+    offline: bool
     manifests: Path | None
     as_json: bool
 
@@ -55,7 +65,9 @@ class CertifyRequest:
             raise UsageError(
                 "--plan already says which families run: leave out FAMILY and --tier, and choose legs with --leg"
             )
-        if not (request.plan_file or request.families or request.tiers):
+        if request.twin_of and (request.model or request.twin or request.plan_file):
+            raise UsageError("--twin-of makes the model that is tested: leave out --model, --twin and --plan")
+        if not (request.plan_file or request.families or request.tiers or request.twin_of):
             raise UsageError("nothing to certify: name a family, a --tier or a --plan")
         if request.leg_ids and not request.plan_file:
             raise UsageError("--leg names a leg of a plan: give the plan with --plan")
@@ -66,9 +78,12 @@ class CertifyRequest:
 
 def run(request: CertifyRequest) -> int:
     """Certify; returns the exit code."""
-    plan, legs, manifests = _choose(request)
+    header = _read_twin_of(request.twin_of) if request.twin_of else None
+    plan, legs, manifests = _choose(request, header)
     if request.model and len(legs) != 1:
         raise UsageError(f"--model is one file, and {len(legs)} legs were selected: name one family")
+    if header and len(legs) != 1:
+        raise UsageError(f"--twin-of is one model, and {len(legs)} legs were selected: name one family")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     twins_only = all(leg.subject == "twin" for leg in legs)
     options = Options(
@@ -76,6 +91,8 @@ def run(request: CertifyRequest) -> int:
         twins=twin_folder(),
         contracts=load_contracts(manifests),
         model=request.model,
+        twin_of=header,
+        store=_store(request, legs),
         device=request.device,
         threads=request.threads or (1 if twins_only else cores),
         jobs=request.jobs or (cores if twins_only else 1),
@@ -86,15 +103,42 @@ def run(request: CertifyRequest) -> int:
     return _EXIT_CODES[worst]
 
 
-def _choose(request: CertifyRequest) -> tuple[Plan, tuple[Leg, ...], Path]:
+def _store(request: CertifyRequest, legs: tuple[Leg, ...]) -> Store | None:
+    """The store, where a leg needs files that were not given; it tells what it does on standard error."""
+    if request.model or all(leg.subject == "twin" for leg in legs):
+        return None
+    from agent.reporters.transfers import PlainTransfers
+
+    chosen = StoreRequest(folder=request.store, sources=request.sources, offline=request.offline)
+    return open_store(chosen, PlainTransfers(sys.stderr))
+
+
+def _read_twin_of(reference: str) -> Header:
+    header = read_remote_header(reference) if reference.startswith("hf://") else read_model_header(Path(reference))
+    require_causal(header)
+    return header
+
+
+def _family_of(architecture: str, manifests: Path | None) -> str:
+    """The row whose architecture this is; of several, one in the lowest tier."""
+    rows = [row for row in load_manifest(manifests).families if row.arch == architecture and row.tier in (None, 1, 2)]
+    if not rows:
+        raise UsageError(f"no family of the manifest has the architecture {architecture!r}: name one, or add a row")
+    return min(rows, key=lambda row: (row.tier or 9, row.family)).family
+
+
+def _choose(request: CertifyRequest, header: Header | None) -> tuple[Plan, tuple[Leg, ...], Path]:
     if request.plan_file:
         plan = read_plan(request.plan_file)
         legs = tuple(plan.leg(leg_id) for leg_id in request.leg_ids) or plan.legs
         return plan, legs, load_manifest(request.manifests).root
-    subject = "twin" if request.twin else "weights" if request.model else None
+    families = request.families
+    if header and not (families or request.tiers):
+        families = (_family_of(header.architecture, request.manifests),)
+    subject = "twin" if request.twin or header else "weights" if request.model else None
     manifest, plan = plan_here(
         request.manifests,
-        families=request.families,
+        families=families,
         tiers=request.tiers,
         event=request.event,
         subject=subject,

@@ -13,6 +13,7 @@ from agent.contracts import load_contracts
 from agent.errors import FaultUnknown
 from agent.faults.catalog import FAULTS
 from agent.selftest import Trial, run_trials
+from matrixgen.leg import Leg
 from matrixgen.manifest import load_manifest
 from matrixgen.plan import build_plan
 
@@ -45,7 +46,7 @@ def run(
         twins=twin_folder(),
         contracts=load_contracts(manifest.root),
         jobs=jobs or os.cpu_count() or 1,
-        on_leg=lambda leg: sys.stderr.write(f"{leg.family.family} done\n") and None,
+        on_leg=_tell,
     )
     applied = [trial for trial in trials if trial.applies]
     missed = [trial for trial in applied if trial.missed]
@@ -64,6 +65,10 @@ def run(
     else:
         _show(trials)
     return 1 if missed or not applied else 0
+
+
+def _tell(leg: Leg) -> None:
+    sys.stderr.write(f"{leg.family.family} done\n")
 
 
 def _show(trials: Sequence[Trial]) -> None:

@@ -72,10 +72,10 @@ class GitRepository:
         """Push without force: the server takes a fast-forward and nothing else."""
         self._git("push", "--quiet", self._address, f"{commit}:refs/heads/{branch}")
 
-    def open_pull_request(self, branch: str, target: str, commit: str, title: str, body: str) -> PullRequest:
+    def open_pull_request(self, request: PullRequest) -> str:
         """Push the branch. git knows no pull requests, so the address of the branch stands for one."""
-        self._git("push", "--quiet", self._address, f"{commit}:refs/heads/{branch}")
-        return PullRequest(url=f"{self._address}#{branch}", branch=branch)
+        self.advance(request.head, request.commit)
+        return f"{self._address}#{request.head}"
 
     def _git(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> bytes:
         done = self._run(*arguments, given=given, environment=environment)

@@ -44,8 +44,9 @@ def least_comparisons(lane: LaneSpec, *, legal_cuts: int = 1) -> int:
 
     A lane of which nothing more is known, or whose parameters are not those that it should have, owes one comparison.
     """
+    count = _LEAST.get(lane.name)
     try:
-        least = _LEAST.get(lane.name, lambda _params: 1)(lane.params)
+        least = count(lane.params) if count else 1
     except (KeyError, TypeError, ValueError):
         return 1
     if lane.name == "boundary-sweep" and lane.params.get("cuts") == "all":

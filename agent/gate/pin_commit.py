@@ -16,7 +16,7 @@ from agent.gate.message import commit_message, pull_request_text
 from agent.gate.moved import CERTIFIED_INPUTS, MovedPolicy, certified_among, changed_paths
 from agent.gate.pin_file import Layout
 from agent.gate.refusal import Refusal
-from agent.gate.repository import Repository
+from agent.gate.repository import PullRequest, Repository
 from agent.gate.verdict import Verdict
 from matrixgen.leg import Plan
 
@@ -102,9 +102,8 @@ def publish(repository: Repository, plan: Plan, verdict: Verdict, base: str, opt
         RepositoryUnusable: the repository could not be asked.
     """
     text = options.layout.text(plan.pin)
-    refused: PushRefused | None = None
+    tip = repository.tip(options.branch)
     for _ in range(_TRIES):
-        tip = repository.tip(options.branch)
         decided = _decide(repository, plan, base, tip, text, options)
         if decided is not None:
             return decided
@@ -118,14 +117,13 @@ def publish(repository: Repository, plan: Plan, verdict: Verdict, base: str, opt
             attempt.commit = _make_commit(repository, tip, text, message, options)
             repository.advance(options.branch, attempt.commit)
         except PushRefused as error:
-            refused = error
-            if error.kind == Refusal.MOVED and repository.tip(options.branch) != tip:
-                continue
-            return attempt.refused(error)
+            now = repository.tip(options.branch)
+            if error.kind != Refusal.MOVED or now == tip:
+                return attempt.refused(error)
+            tip = now
+            continue
         return attempt.check()
-    reason = (
-        f"{options.branch} moved {_TRIES} times while the commit was made ({refused}): start again when it is quiet"
-    )
+    reason = f"{options.branch} moved {_TRIES} times while the commit was made: start again when it is quiet"
     return Published(state=PublishState.TEST_AGAIN, reason=reason, base=base, parent=tip, refusal=Refusal.MOVED)
 
 
@@ -157,9 +155,15 @@ class _Attempt:
         reason = f"{self.options.branch} did not take the commit: {error}"
         if self.commit and kind in _WANTS_PULL_REQUEST and self.options.pull_request:
             title, body = pull_request_text(self.message)
-            name = f"llama-pin/{self.commit[:12]}"
+            asked = PullRequest(
+                head=f"llama-pin/{self.commit[:12]}",
+                base=self.options.branch,
+                commit=self.commit,
+                title=title,
+                body=body,
+            )
             try:
-                request = self.repository.open_pull_request(name, self.options.branch, self.commit, title, body).url
+                request = self.repository.open_pull_request(asked)
                 reason += "; a pull request asks for it"
             except PushRefused as second:
                 reason += f"; a pull request was refused too: {second}"

@@ -20,32 +20,40 @@ class Refusal(StrEnum):
     OTHER = "other"
 
 
-# the first pattern that is found decides; rules come before what a rule's text may also contain
-_WORDS: tuple[tuple[Refusal, str], ...] = (
-    (Refusal.RATE_LIMITED, r"rate limit|abuse detection"),
-    (Refusal.UNSIGNED, r"verified signature|must be signed|signed commits|unsigned commit|requires? signature"),
-    (
-        Refusal.PROTECTED,
-        r"GH006|GH013|protected branch|repository rule|rule violation|must be made through a pull request|"
-        r"required status check|review is required|protected ref",
+# the first kind one of whose words is found decides; rules come before what the text of a rule may also contain
+_WORDS: dict[Refusal, tuple[str, ...]] = {
+    Refusal.RATE_LIMITED: (r"rate limit", r"abuse detection"),
+    Refusal.UNSIGNED: (r"verified signature", r"must be signed", r"signed commits", r"unsigned commit"),
+    Refusal.PROTECTED: (
+        r"GH006",
+        r"GH013",
+        r"protected (branch|ref)",
+        r"repository rule",
+        r"rule violation",
+        r"through a pull request",
+        r"required status check",
+        r"review is required",
     ),
-    (
-        Refusal.MOVED,
-        r"non-fast-forward|not a fast.forward|fetch first|stale info|cannot lock ref|is at [0-9a-f]{40} but expected|"
-        r"incorrect old value|reference cannot be updated",
+    Refusal.MOVED: (
+        r"non-fast-forward",
+        r"not a fast.forward",
+        r"fetch first",
+        r"stale info",
+        r"cannot lock ref",
+        r"is at [0-9a-f]{40} but expected",
+        r"incorrect old value",
     ),
-    (
-        Refusal.FORBIDDEN,
-        r"resource not accessible|permission to .+ denied|write access to repository not granted|without `?workflows`?|"
-        r"read.only|must have push access",
+    Refusal.FORBIDDEN: (
+        r"resource not accessible",
+        r"permission to .+ denied",
+        r"write access to repository not granted",
+        r"without .?workflows?.? (permission|scope)",
+        r"must have push access",
     ),
-    (Refusal.UNAUTHORISED, r"bad credentials|authentication failed|could not read username|invalid username"),
-    (
-        Refusal.MISSING,
-        r"repository not found|does not appear to be a git repository|couldn't find remote ref|not found",
-    ),
-    (Refusal.UNAVAILABLE, r"could not resolve host|connection|timed? ?out|early EOF|hung up|RPC failed"),
-)
+    Refusal.UNAUTHORISED: (r"bad credentials", r"authentication failed", r"could not read username"),
+    Refusal.MISSING: (r"not found", r"does not appear to be a git repository", r"couldn't find remote ref"),
+    Refusal.UNAVAILABLE: (r"could not resolve host", r"connection", r"timed? ?out", r"early EOF", r"hung up"),
+}
 _STATUSES = {
     401: Refusal.UNAUTHORISED,
     403: Refusal.FORBIDDEN,
@@ -62,7 +70,7 @@ def classify(text: str, status: int | None = None) -> Refusal:
         return Refusal.UNAVAILABLE
     if status in (401, 404, 429):  # their texts say less than the number
         return _STATUSES[status]
-    for kind, pattern in _WORDS:
-        if re.search(pattern, text, re.IGNORECASE):
+    for kind, words in _WORDS.items():
+        if any(re.search(word, text, re.IGNORECASE) for word in words):
             return kind
     return _STATUSES.get(status or 0, Refusal.OTHER)

@@ -16,10 +16,13 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PullRequest:
-    """A pull request that was opened, or that was open already."""
+    """A pull request to open: `commit` on a new branch `head`, to be merged into `base`."""
 
-    url: str
-    branch: str
+    head: str
+    base: str
+    commit: str
+    title: str
+    body: str
 
 
 class Repository(Protocol):
@@ -46,5 +49,5 @@ class Repository(Protocol):
     def advance(self, branch: str, commit: str) -> None:
         """Fast-forward a branch."""
 
-    def open_pull_request(self, branch: str, target: str, commit: str, title: str, body: str) -> PullRequest:
-        """Put `commit` on a new branch and ask for it to be merged into `target`."""
+    def open_pull_request(self, request: PullRequest) -> str:
+        """Put the commit on its branch and ask for it to be merged; the address of the request."""

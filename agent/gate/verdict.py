@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agent.gate.choose import Choice, choose
 from agent.gate.evidence import Evidence, FiledReceipt, RunContext
 from agent.gate.minimums import least_comparisons
 from agent.gate.needs import job_reasons
@@ -125,7 +126,7 @@ def judge(plan: Plan, evidence: Evidence, context: RunContext) -> Verdict:
     known = [filed for name, group in by_leg.items() if name in planned for filed in group]
 
     run_ids = {filed.receipt.run.get("run_id") for filed in known}
-    chosen = {leg.id: _choose(by_leg.get(leg.id, []), context, run_ids) for leg in plan.legs}
+    chosen = {leg.id: choose(by_leg.get(leg.id, []), context, run_ids) for leg in plan.legs}
     builds = _build_reasons(plan, {name: choice.filed for name, choice in chosen.items() if choice.filed})
     reasons = [
         *job_reasons(context.jobs),
@@ -152,59 +153,6 @@ def judge(plan: Plan, evidence: Evidence, context: RunContext) -> Verdict:
         ),
         skipped=plan.skipped,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Choice:
-    """The receipt that counts for a leg, if any, and what was said on the way to it."""
-
-    filed: FiledReceipt | None
-    reasons: tuple[Reason, ...]
-    notes: tuple[str, ...]
-
-
-def _choose(filed: list[FiledReceipt], context: RunContext, run_ids: set[str | None]) -> _Choice:
-    """The receipt of the highest attempt of this run. An earlier attempt of the same run is superseded, not wrong."""
-    reasons: list[Reason] = []
-    notes: list[str] = []
-    usable: dict[int, list[FiledReceipt]] = defaultdict(list)
-    for entry in filed:
-        if stale := _stale(entry, context, run_ids):
-            reasons.append(Reason(cause=Cause.STALE_RECEIPT, message=plain(f"{entry.place}: {stale}")))
-        else:
-            usable[entry.attempt or 0].append(entry)
-    if not usable:
-        return _Choice(filed=None, reasons=tuple(reasons), notes=())
-    best, *older = sorted(usable, reverse=True)
-    notes += [
-        f"{plain(entry.place)}: attempt {attempt} is superseded" for attempt in older for entry in usable[attempt]
-    ]
-    candidates = usable[best]
-    if len({entry.digest for entry in candidates}) > 1:
-        places = ", ".join(entry.place for entry in candidates)
-        reasons.append(
-            Reason(cause=Cause.CONFLICTING_RECEIPTS, message=plain(f"receipts of one attempt that differ: {places}"))
-        )
-        return _Choice(filed=None, reasons=tuple(reasons), notes=tuple(notes))
-    notes += [f"{plain(entry.place)}: another copy of the same receipt" for entry in candidates[1:]]
-    signed = next((entry for entry in candidates if entry.unsigned is None), candidates[0])
-    return _Choice(filed=signed, reasons=tuple(reasons), notes=tuple(notes))
-
-
-def _stale(filed: FiledReceipt, context: RunContext, run_ids: set[str | None]) -> str | None:
-    """Why a receipt is of another run than the one that asks; None if it is of this one."""
-    run_id, attempt = filed.receipt.run.get("run_id"), filed.attempt
-    if context.run_id is None and len(run_ids) > 1:
-        return f"of run {run_id}, and others are of other runs: say with --run-id which one counts"
-    if context.run_id is not None and run_id != context.run_id:
-        return f"of run {run_id}, this is run {context.run_id}"
-    if context.repository is not None and filed.receipt.run.get("repository", context.repository) != context.repository:
-        return f"of repository {filed.receipt.run['repository']}, this is {context.repository}"
-    if attempt is None or (attempt == 0 and context.run_id is not None):
-        return f"its attempt {filed.receipt.run.get('attempt')!r} is not a number"
-    if context.attempt is not None and attempt > context.attempt:
-        return f"of attempt {attempt}, and this run is at attempt {context.attempt}"
-    return None
 
 
 def _no_rows(plan: Plan) -> Iterable[Reason]:
@@ -235,7 +183,7 @@ def _build_reasons(plan: Plan, filed: Mapping[str, FiledReceipt]) -> dict[str, t
 def _leg_verdict(
     plan: Plan,
     leg: Leg,
-    choice: _Choice,
+    choice: Choice,
     context: RunContext,
     build_reasons: tuple[Reason, ...],
     *,

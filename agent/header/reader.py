@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from agent.header.model import Header, Shard, SkippedArray, SkippedString, TensorInfo, Value
 from agent.header.parse import parse
 from agent.header.source import FileSource
 from agent.header.splits import merge, shard_paths
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = [
     "Header",
@@ -21,6 +18,7 @@ __all__ = [
     "Value",
     "read_header",
     "read_model_header",
+    "read_remote_header",
 ]
 
 
@@ -47,6 +45,19 @@ def read_model_header(path: Path) -> Header:
     if len(paths) == 1:
         return named if named.architecture else _read(path, whole_model=True)
     return merge([_read(shard, whole_model=index == 0) for index, shard in enumerate(paths)])
+
+
+def read_remote_header(reference: str) -> Header:
+    """Read a header on the hub, ``hf://OWNER/REPO@REVISION/PATH.gguf``; of a split model, its first file's.
+
+    Raises:
+        RemoteUnreadable: the reference, the network or the answer is not what it should be.
+        NotAGguf, HeaderInvalid: as `read_header`.
+    """
+    from agent.header.remote import HubSource
+
+    source = HubSource(reference)
+    return parse(source, Path(source.file_name), whole_model=True)
 
 
 def _read(path: Path, *, whole_model: bool) -> Header:

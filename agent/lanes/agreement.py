@@ -64,9 +64,10 @@ class Agreement:
             return
         difference = np.abs(reference64 - other)
         self._squared_error += float(np.square(difference).sum())
-        norms = np.linalg.norm(difference, axis=1) / np.maximum(
-            np.linalg.norm(reference64, axis=1), np.finfo(float).tiny
-        )
+        with np.errstate(over="ignore"):  # a difference from nothing is infinitely large
+            norms = np.linalg.norm(difference, axis=1) / np.maximum(
+                np.linalg.norm(reference64, axis=1), np.finfo(float).tiny
+            )
         self.position_errors += norms.tolist()
         self.max_error = max(self.max_error, float(difference.max()))
         flips = np.flatnonzero(reference.argmax(axis=1) != other.argmax(axis=1))

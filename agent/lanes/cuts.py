@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.engine.contract import Contract
+from agent.errors import NoLegalCut
 from agent.header.layers import period
 from agent.layer_kind import LayerKind
 
@@ -23,7 +24,13 @@ def third_cuts(contract: Contract) -> tuple[int, int] | None:
 
 
 def nearest(contract: Contract, place: float) -> int:
-    """The legal cut nearest to `place`, the lower one of two."""
+    """The legal cut nearest to `place`, the lower one of two.
+
+    Raises:
+        NoLegalCut: there is none.
+    """
+    if not contract.legal_cuts:
+        raise NoLegalCut("no cut is legal, so there are no stages to run: lane `contract` says what forbids each")
     return min(contract.legal_cuts, key=lambda cut: (abs(cut - place), cut))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -43,8 +44,8 @@ class LaneResult:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return asdict(self)
+        """As plain JSON values; a measurement that is infinite or no number becomes a word, since JSON has none."""
+        return {**asdict(self), "measurements": _finite(self.measurements)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LaneResult:
@@ -54,6 +55,14 @@ class LaneResult:
         fields["problems"] = tuple(fields["problems"])
         fields["notes"] = tuple(fields["notes"])
         return cls(**fields)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from agent.errors import CacheUnbalanced
+
 Value = TypeVar("Value")
 
 
@@ -75,10 +77,10 @@ class RadixIndex(Generic[Value]):
         """End a borrow.
 
         Raises:
-            ValueError: nobody borrows it.
+            CacheUnbalanced: nobody borrows it.
         """
         if entry.borrowers == 0:
-            raise ValueError("given back more often than borrowed")
+            raise CacheUnbalanced("a prefix was given back more often than it was borrowed")
         entry.borrowers -= 1
         if entry.detached and entry.borrowers == 0:
             self._release(entry.value)

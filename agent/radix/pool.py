@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from agent.errors import CacheUnbalanced
+
 
 class SequencePool:
     """Sequence ids `first` to `last` of one session."""
@@ -23,8 +25,8 @@ class SequencePool:
         """Free a sequence.
 
         Raises:
-            ValueError: it is not one of the pool, or it is free already.
+            CacheUnbalanced: it is not one of the pool, or it is free already.
         """
         if sequence not in self._all or sequence in self._free:
-            raise ValueError(f"sequence {sequence} was given back twice or never taken")
+            raise CacheUnbalanced(f"sequence {sequence} was given back twice or never taken")
         self._free.append(sequence)

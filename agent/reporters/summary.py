@@ -38,7 +38,9 @@ def print_summary(console: Console, receipts: tuple[Receipt, ...], folder: Path,
     words = ", ".join(
         f"{counts[status]} {status}" for status in (Status.PASS, Status.FAIL, Status.INFRA) if counts[status]
     )
-    where = ", ".join(sorted({f"{receipt.subject.kind} on {receipt.device.get('name', 'no device')}" for receipt in receipts}))
+    where = ", ".join(
+        sorted({f"{receipt.subject.kind} on {receipt.device.get('name', 'no device')}" for receipt in receipts})
+    )
     console.print(f"\n{words}; {where}, {seconds:.1f} s; receipts in {folder}")
 
 

@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Self
 
-from agent.errors import CutShort, FileUnreadable, HeaderError, Stalled, StoreError, WrongBytes
+from agent.errors import CutShort, HeaderError, NoSpace, StoreError, WrongBytes
 from agent.header.formats import HEAD, check_format
 from agent.header.source import BytesSource
-from agent.store.ranges import in_ranges
+from agent.store.ranges import open_from
 from agent.store.space import disk_errors
 
 if TYPE_CHECKING:
@@ -28,24 +28,25 @@ _BLOCK = 2**20
 _HASH_AHEAD = 8  # blocks that may wait for the hash
 
 
+def size_of(path: Path) -> int:
+    """Bytes of a file, 0 where there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
+
+
 class Download:
     """The partial file of one digest. Its caller holds the exclusive lock of that digest."""
 
     def __init__(self, wanted: Wanted, partial: Path, held: Held, progress: Progress, patience: Patience) -> None:
-        self._wanted, self._partial = wanted, partial
+        self._wanted, self.partial = wanted, partial
         self._held, self._progress, self._patience = held, progress, patience
         self._digest = hashlib.sha256()
 
-    def size(self) -> int:
-        """Bytes that are there."""
-        with contextlib.suppress(FileNotFoundError):
-            return self._partial.stat().st_size
-        return 0
-
     def discard(self) -> None:
         """Remove what is there."""
-        with disk_errors(self._partial):
-            self._partial.unlink(missing_ok=True)
+        with disk_errors(self.partial):
+            self.partial.unlink(missing_ok=True)
 
     def run(self, offer: Remote, source: str) -> None:
         """Fetch what is missing and verify the whole.
@@ -56,13 +57,15 @@ class Download:
             StoreError: the transfer failed; what is left of it can be continued, unless the error says `restart`.
         """
         try:
-            with disk_errors(self._partial):
-                self._partial.parent.mkdir(parents=True, exist_ok=True)
+            with disk_errors(self.partial):
+                self.partial.parent.mkdir(parents=True, exist_ok=True)
                 continued = self._transfer(offer, source)
                 found = self._digest.hexdigest()
                 if found != self._wanted.sha256 and continued:
                     # the beginning may be another source's, or that of a crash: what this source says is not known yet
-                    self._progress.note(f"{source}: the continued {self._wanted.name} does not verify; it is fetched anew")
+                    self._progress.note(
+                        f"{source}: the continued {self._wanted.name} does not verify; it is fetched anew"
+                    )
                     self.discard()
                     self._transfer(offer, source)
                     found = self._digest.hexdigest()
@@ -72,7 +75,7 @@ class Download:
                     "it was not kept. Mend or drop that source"
                 )
         except StoreError as error:
-            if error.restart or not error.transient:
+            if error.restart or isinstance(error, WrongBytes | NoSpace):
                 self.discard()
             raise
         finally:
@@ -80,7 +83,7 @@ class Download:
 
     def _transfer(self, offer: Remote, source: str) -> bool:
         """Bring the file to its full size. Returns whether it had a beginning."""
-        with self._partial.open("ab") as file, _HashAhead() as ahead:
+        with self.partial.open("ab") as file, _HashAhead() as ahead:
             self._digest = ahead.digest
             offset = self._rehash(ahead)
             if offset > self._wanted.size:
@@ -89,15 +92,14 @@ class Download:
             if offset == self._wanted.size:
                 return continued
             self._progress.begin(self._wanted.path, f"from {source}", offset, self._wanted.size)
-            with in_ranges(offer, offset, self._wanted.size) as stream:
+            with open_from(offer, offset, self._wanted.size, self._patience) as stream:
                 if stream.total not in (None, self._wanted.size) and offset:
                     raise WrongBytes(self._other_size(source, stream.total))
                 if stream.start != offset:  # the other side cannot begin in the middle
                     continued = False
                     offset = self._restart(file, ahead)
                     self._progress.begin(self._wanted.path, f"from {source}", 0, self._wanted.size)
-                chunks = watched(_joined(stream.chunks), self._patience)
-                for chunk in chunks:
+                for chunk in _joined(stream.chunks):
                     if offset == 0:
                         self._check_head(chunk, source, stream.total)
                     offset += len(chunk)
@@ -114,20 +116,19 @@ class Download:
         return continued
 
     def _rehash(self, ahead: _HashAhead) -> int:
-        done = self.size()
+        done = size_of(self.partial)
         if not done:
             return 0
         self._progress.begin(self._wanted.path, "hash what is there", 0, done)
-        with self._partial.open("rb") as file:
+        with self.partial.open("rb") as file:
             while block := file.read(_BLOCK):
                 ahead.put(block)
                 self._held.beat()
                 self._progress.advance(self._wanted.path, len(block))
         return done
 
-    def _restart(self, file: object, ahead: _HashAhead) -> int:
-        with self._partial.open("wb"):
-            pass
+    def _restart(self, file: IO[bytes], ahead: _HashAhead) -> int:
+        file.truncate(0)
         ahead.restart()
         self._digest = ahead.digest
         return 0
@@ -136,36 +137,18 @@ class Download:
         """Name a page, an error or a pointer that stands in place of a model at its first bytes."""
         size = self._wanted.size if total is None else total
         if self._wanted.path.endswith(".gguf"):
-            with contextlib.suppress(FileUnreadable):
-                try:
-                    check_format(BytesSource(chunk[:HEAD]))
-                except HeaderError as error:
-                    raise WrongBytes(
-                        f"{source} gave something else for {self._wanted}: {error.verdict}: {error.detail}. {error.next_step}"
-                    ) from None
+            try:
+                check_format(BytesSource(chunk[:HEAD]))
+            except HeaderError as error:
+                raise WrongBytes(
+                    f"{source} gave something else for {self._wanted}: {error.verdict}: {error.detail}. {error.next_step}"
+                ) from None
         if size != self._wanted.size:
             raise WrongBytes(self._other_size(source, size))
 
     def _other_size(self, source: str, size: int | None) -> str:
         there = "more" if size is None else str(size)
         return f"{source} has {there} bytes for {self._wanted}, the plan says {self._wanted.size}: mend or drop that source"
-
-
-def watched(chunks: Iterator[bytes], patience: Patience) -> Iterator[bytes]:
-    """Pass chunks on.
-
-    Raises:
-        Stalled: fewer bytes than `stall_bytes` came within `stall_window` seconds. (Silence is the time-out's business.)
-    """
-    since, got = time.monotonic(), 0
-    for chunk in chunks:
-        got += len(chunk)
-        yield chunk
-        now = time.monotonic()
-        if now - since >= patience.stall_window:
-            if got < patience.stall_bytes:
-                raise Stalled(f"{got} bytes in {now - since:.0f} s: the transfer is too slow to end, it is begun again")
-            since, got = now, 0
 
 
 def _joined(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -206,7 +189,7 @@ class _HashAhead:
         self._pending.clear()
         self.digest = hashlib.sha256()
 
-    def __enter__(self) -> _HashAhead:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -43,5 +43,5 @@ class Patience:
             return None
         if error.retry_after is not None:
             return error.retry_after if error.retry_after <= self.retry_after else None
-        ceiling = min(self.first * 2 ** (failures - 1), self.longest)
+        ceiling: float = min(self.first * 2.0 ** (failures - 1), self.longest)
         return ceiling * (0.5 + secrets.randbelow(501) / 1000)  # so that a fleet does not come back at once

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from agent.errors import CutShort, RangeRefused
 from agent.store.sources.source import Stream
+from agent.store.watchdog import watched
 
 if TYPE_CHECKING:
+    from agent.store.patience import Patience
     from agent.store.sources.source import Remote
 
 PIECE = 16 * 2**20
@@ -20,29 +22,28 @@ CONNECTIONS = 4
 
 
 @contextlib.contextmanager
-def in_ranges(offer: Remote, start: int, size: int) -> Iterator[Stream]:
-    """Open `offer` from byte `start`: over several connections where it is worth them, else over one.
+def open_from(offer: Remote, start: int, size: int, patience: Patience) -> Iterator[Stream]:
+    """Open `offer` from byte `start` to its end: over several connections where it is worth them, else over one.
 
     Raises:
-        StoreError: as `Remote.open`.
+        StoreError: as `Remote.open`, or where ranges are answered at one time and ignored at another.
     """
-    if not offer.ranges or size - start < 2 * PIECE:
-        with offer.open(start, None) as stream:
-            yield stream
-        return
-    with offer.open(start, start + PIECE) as first:
-        if first.start != start or first.total is None or (start == 0 and first.total != size) or not start:
-            # also the first piece tells whether ranges are understood: a server that ignores them sends all of it
-            probe = first
-        yield Stream(start=first.start, total=first.total, chunks=_chunks(offer, first, start, size))
+    parallel = offer.ranges and size - start >= 2 * PIECE
+    with offer.open(start, start + PIECE if parallel else None) as first:
+        chunks = watched(first.chunks, patience)
+        if parallel:
+            chunks = _and_the_rest(offer, first.start == start, chunks, start, size, patience)
+        yield Stream(start=first.start, total=first.total, chunks=chunks)
 
 
-def _chunks(offer: Remote, first: Stream, start: int, size: int) -> Iterator[bytes]:
+def _and_the_rest(
+    offer: Remote, as_asked: bool, first: Iterator[bytes], start: int, size: int, patience: Patience
+) -> Iterator[bytes]:
     got = 0
-    for chunk in first.chunks:
+    for chunk in first:
         got += len(chunk)
         yield chunk
-    if first.start != start or got != PIECE:
+    if not as_asked or got != PIECE:  # it ignores ranges and sent all that it has
         return
     bounds = deque((at, min(at + PIECE, size)) for at in range(start + PIECE, size, PIECE))
     with ThreadPoolExecutor(max_workers=CONNECTIONS) as pool:
@@ -50,18 +51,18 @@ def _chunks(offer: Remote, first: Stream, start: int, size: int) -> Iterator[byt
         try:
             while bounds or running:
                 while bounds and len(running) < CONNECTIONS:
-                    running.append(pool.submit(_piece, offer, *bounds.popleft()))
+                    running.append(pool.submit(_piece, offer, *bounds.popleft(), patience))
                 yield running.popleft().result()
         finally:
             for future in running:
                 future.cancel()
 
 
-def _piece(offer: Remote, start: int, end: int) -> bytes:
+def _piece(offer: Remote, start: int, end: int, patience: Patience) -> bytes:
     with offer.open(start, end) as stream:
         if stream.start != start:
             raise RangeRefused("ranges are answered at one time and ignored at another")
-        data = b"".join(stream.chunks)
+        data = b"".join(watched(stream.chunks, patience))
     if len(data) != end - start:
         raise CutShort(f"a piece of {end - start} bytes ended after {len(data)}")
     return data

@@ -78,7 +78,7 @@ def open_root(path: Path) -> Root:
         if path.exists() and not path.is_dir():
             raise StoreDenied(f"{path} is a file, not a folder: name another place with --store or SKIPPY_STORE")
         path.mkdir(parents=True, exist_ok=True)
-        if set(os.listdir(path)) - {TAG + ".new"}:
+        if any(entry.name != TAG + ".new" for entry in path.iterdir()):
             if (path / TAG).is_file():  # another agent made it meanwhile
                 return Root(path=path, writable=True)
             raise NotAStore(

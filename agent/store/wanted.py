@@ -37,7 +37,9 @@ class Wanted:
         faults = {
             f"the repository {shown(self.repo)!r} is not OWNER/NAME": not _REPO.fullmatch(self.repo),
             f"the revision {shown(str(self.revision))!r} is not a full commit id": not _HEX40.fullmatch(self.revision),
-            f"the sha256 {shown(str(self.sha256))!r} is not 64 lower-case hex digits": not _HEX64.fullmatch(self.sha256),
+            f"the sha256 {shown(str(self.sha256))!r} is not 64 lower-case hex digits": not _HEX64.fullmatch(
+                self.sha256
+            ),
             f"the size {self.size} is not one": self.size < 0,
             "the path is not a plain relative one": (
                 not parts

@@ -86,10 +86,13 @@ def _words(key: str, count: int) -> NDArray[np.uint64]:
 
 
 def _uniform(key: str, count: int) -> Floats:
-    top: NDArray[np.uint64] = _words(key, count) >> np.uint64(40)
-    return top.astype(np.float32) * np.float32(2.0**-24)
+    numbers: Floats = (_words(key, count) >> np.uint64(40)).astype(np.float32)
+    numbers *= np.float32(2.0**-24)
+    return numbers
 
 
 def _normal(key: str, count: int) -> Floats:
     parts = _words(key, count).astype("<u8", copy=False).view("<u2").reshape(count, 4)
-    return (parts.sum(axis=1, dtype=np.int32) - np.int32(_SUM_MEAN)).astype(np.float32) * np.float32(1.0 / _SUM_STD)
+    numbers: Floats = (parts.sum(axis=1, dtype=np.int32) - np.int32(_SUM_MEAN)).astype(np.float32)
+    numbers *= np.float32(1.0 / _SUM_STD)
+    return numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from agent.errors import (
@@ -84,11 +85,8 @@ class ReleaseSource(_GitHub):
         headers = self._headers("application/octet-stream")
         for url, size in assets:
             if size == wanted.size:
-                yield Remote(
-                    size=size,
-                    ranges=True,
-                    open=lambda start, end, url=url: open_range(self._session, url, start, end, patience, headers),
-                )
+                connect = partial(open_range, self._session, url, patience=patience, headers=headers)
+                yield Remote(size=size, ranges=True, open=connect)
 
 
 class RunSource(_GitHub):
@@ -132,9 +130,9 @@ class RunSource(_GitHub):
             yield from self._members(artifact, wanted, patience)
 
     def _usable(self, artifact: Artifact) -> bool:
-        run = artifact.workflow_run
-        if run is not None and run.id != self._run:
-            raise WrongRun(f"artifact {artifact.id} belongs to run {run.id}, not to run {self._run}")
+        run = getattr(artifact.workflow_run, "id", self._run)
+        if run != self._run:
+            raise WrongRun(f"artifact {artifact.id} belongs to run {run}, not to run {self._run}")
         return not artifact.expired
 
     def _members(self, artifact: Artifact, wanted: Wanted, patience: Patience) -> Iterator[Remote]:
@@ -153,7 +151,7 @@ class RunSource(_GitHub):
                 )
             )
 
-            def open_member(start: int, end: int | None) -> contextlib.AbstractContextManager[Stream]:
+            def open_member(start: int, _end: int | None) -> contextlib.AbstractContextManager[Stream]:
                 return member_stream(archive, wanted, where, start)
 
             with member_stream(archive, wanted, where, 0) as probe:
@@ -184,7 +182,9 @@ def _named(error: Any, name: str) -> StoreError:
     if status == 429 or wait is not None or headers.get("x-ratelimit-remaining") == "0":
         return RateLimited(f"{answer}: give a token in GITHUB_TOKEN, or wait", retry_after=wait)
     if status in (401, 403):
-        return AccessDenied(f"{answer}: give a token in GITHUB_TOKEN that may read contents and actions of the repository")
+        return AccessDenied(
+            f"{answer}: give a token in GITHUB_TOKEN that may read contents and actions of the repository"
+        )
     if status in (404, 410):
         return ArtifactGone(f"{answer}: check the name; for a private repository a token in GITHUB_TOKEN is needed")
     if status >= 500:

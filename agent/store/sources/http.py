@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 _CHUNK = 2**20
 _SKEW_SECONDS = 60
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
-_SECRETS = re.compile(r"(https?://)[^\s/'\"]*@|\?[^\s'\"<>)]+|\b(?:hf_|gh[a-z]_|github_pat_)\w+|(?i:bearer|token) [\w.-]{8,}")
+_SECRETS = re.compile(
+    r"(https?://)[^\s/'\"]*@|\?[^\s'\"<>)]+|\b(?:hf_|gh[a-z]_|github_pat_)\w+|(?i:bearer|token) [\w.-]{8,}"
+)
 
 
 def scrub(text: object) -> str:

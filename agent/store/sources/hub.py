@@ -70,7 +70,7 @@ class HubSource:
 
     def _ask(self, url: str, wanted: Wanted, patience: Patience) -> HfFileMetadata:
         from huggingface_hub import get_hf_file_metadata
-        from huggingface_hub.errors import HfHubHTTPError, HTTPError
+        from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]  # of its HTTP library
 
         try:
             return get_hf_file_metadata(
@@ -89,7 +89,11 @@ def _named(error: HfHubHTTPError, wanted: Wanted, *, with_token: bool) -> StoreE
     where = f"{wanted.repo}@{wanted.revision}"
     if code == "GatedRepo" or status in (401, 403):
         token = "the token that was sent does not open it" if with_token else "no token was sent"
-        gate = "it is gated" if code == "GatedRepo" else "it is private, gated, or does not exist (the hub does not say which)"
+        gate = (
+            "it is gated"
+            if code == "GatedRepo"
+            else "it is private, gated, or does not exist (the hub does not say which)"
+        )
         return AccessDenied(
             f"{wanted.repo} answered {status}: {gate}; {token}. Accept its terms on its page and give a token that may read it "
             "in HF_TOKEN; if the repository is public, remove a token that is no longer valid"

@@ -32,7 +32,7 @@ class HubCacheSource:
         self.name = f"Hugging Face cache {folder}"
         self._folder = folder
 
-    def offers(self, wanted: Wanted, patience: Patience) -> Iterator[InPlace]:
+    def offers(self, wanted: Wanted, _patience: Patience) -> Iterator[InPlace]:
         """Yield the file of the exact revision, then the blob of the digest, which any revision may have brought.
 
         Raises:

@@ -64,7 +64,7 @@ class Source(Protocol):
         """Whether it works without a network."""
         ...
 
-    def offers(self, wanted: Wanted, patience: Patience) -> Iterable[Offer]:
+    def offers(self, wanted: Wanted, patience: Patience, /) -> Iterable[Offer]:
         """Yield what it has for `wanted`, the most likely first; nothing where it has none.
 
         Raises:

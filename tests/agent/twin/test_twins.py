@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from agent.twin.build import build_twin
 from agent.twin.catalog import FAMILY_RECIPES, RECIPES
@@ -53,13 +54,23 @@ parametrize_all = pytest.mark.parametrize(
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the twins of this test run are built."""
-    return tmp_path_factory.mktemp("twins")
+    """Where the twins of this test run are built and measured: one place for all workers."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "twins"
 
 
 @cache
 def _vitals(name: str, folder: Path) -> dict[str, Any]:
     path = build_twin(_ALL[name], folder)
+    measured = path.with_suffix(".json")
+    with FileLock(measured.with_suffix(".measuring")):
+        if not measured.exists():
+            measured.write_text(_measure(path), encoding="utf-8")
+    vitals: dict[str, Any] = json.loads(measured.read_text(encoding="utf-8"))
+    return vitals
+
+
+def _measure(path: Path) -> str:
     child = subprocess.run(
         [sys.executable, "-m", "agent.twin.vitals", str(path)],
         env={
@@ -73,8 +84,7 @@ def _vitals(name: str, folder: Path) -> dict[str, Any]:
         check=False,
     )
     assert child.returncode == 0, child.stderr[-2000:]
-    vitals: dict[str, Any] = json.loads(child.stdout)
-    return vitals
+    return child.stdout
 
 
 def test_tier_1_is_covered() -> None:
