@@ -17,7 +17,7 @@ setup:
 certify *ARGS: setup
     {{ agent }} certify --tier 1 --twin "$@"
 
-# Certify one family: `just family-certify qwen3 /path/to/model.gguf`, or upstream's `--family qwen3 --target-model PATH`.
+# Certify one family: `just family-certify qwen3-dense /path/to/model.gguf`, or upstream's `--family qwen3 --target-model PATH`.
 family-certify *ARGS:
     #!/usr/bin/env bash
     set -euo pipefail

@@ -8,10 +8,11 @@ import os
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from agent import __version__
 from agent.contracts import RecordedContract
 from agent.digests import sha256_of_file
 from agent.errors import AgentError, ArchitectureMismatch, InfraError, ModelMissing
@@ -35,6 +36,7 @@ _TWIN_DOES_NOT = "anything about the real weights, their quantisation or the ran
 _WEIGHTS_PROVE = (
     "that these files, on this build and device, give the same bits split as whole, for the workloads of the lanes"
 )
+_OTHER_FILES = "anything about the files that the manifest pins: these are others"
 _WEIGHTS_DO_NOT = "other quantisations, other devices, or longer contexts than the lanes use"
 
 
@@ -135,15 +137,19 @@ def _test(
 
 
 def _require_evidence(leg: Leg, outcome: Outcome) -> Outcome:
-    """A leg for an accelerator counts only if nodes of the graph ran there."""
-    name = outcome.device.get("name")
-    if name is None or leg.backend == "cpu" or outcome.nodes_by_device.get(str(name), 0) > 0:
+    """A leg counts only on a device of its own backend, and only if most nodes of the graph ran there."""
+    if not outcome.device:
         return outcome
-    where = ", ".join(f"{count} on {device}" for device, count in outcome.nodes_by_device.items())
-    message = f"no node of the graph ran on {name} ({where}): the work was done elsewhere"
-    return Outcome(
-        _all_lanes(leg, Status.INFRA, message), outcome.engine, outcome.device, outcome.nodes_by_device, outcome.log
-    )
+    name, nodes = str(outcome.device["name"]), sum(outcome.nodes_by_device.values())
+    here = outcome.nodes_by_device.get(name, 0)
+    if outcome.device["backend"] != leg.backend:
+        message = f"the leg is for {leg.backend} and was run on {name}: nothing is known about {leg.backend}"
+    elif 2 * here <= nodes:
+        where = ", ".join(f"{count} on {device}" for device, count in outcome.nodes_by_device.items())
+        message = f"most nodes of the graph did not run on {name} ({where}): the work was done elsewhere"
+    else:
+        return outcome
+    return replace(outcome, results=_all_lanes(leg, Status.INFRA, message))
 
 
 def _find_model(leg: Leg, options: Options, leases: contextlib.ExitStack) -> Path:
@@ -174,16 +180,18 @@ def _recipe(leg: Leg, options: Options) -> Recipe:
 def _describe_subject(leg: Leg, header: Header, options: Options) -> TestedSubject:
     recipe = _recipe(leg, options) if leg.subject == "twin" else None
     sha256_of = options.store.sha256_of if options.store else sha256_of_file
+    files = tuple(
+        TestedFile(name=shard.path.name, size=shard.file_size, sha256=sha256_of(shard.path)) for shard in header.shards
+    )
+    pinned = {file.sha256 for file in leg.family.artifact.files} if leg.family.artifact else set()
+    limits = _WEIGHTS_DO_NOT if pinned.issuperset(file.sha256 for file in files) else _OTHER_FILES
     return TestedSubject(
         kind=leg.subject,
         architecture=header.architecture,
-        files=tuple(
-            TestedFile(name=shard.path.name, size=shard.file_size, sha256=sha256_of(shard.path))
-            for shard in header.shards
-        ),
+        files=files,
         recipe=recipe.digest if recipe else None,
         proves=f"{_TWIN_PROVES} ({recipe.source})" if recipe else _WEIGHTS_PROVE,
-        does_not_prove=_TWIN_DOES_NOT if recipe else _WEIGHTS_DO_NOT,
+        does_not_prove=_TWIN_DOES_NOT if recipe else limits,
     )
 
 
@@ -210,6 +218,7 @@ def _receipt(plan: Plan, leg: Leg, started: str, subject: TestedSubject, outcome
         engine=outcome.engine,
         device=outcome.device,
         nodes_by_device=outcome.nodes_by_device,
+        agent=__version__,
         runner=describe_runner(),
         run=describe_run(os.environ),
         started_at=started,

@@ -212,6 +212,7 @@ def gate(plan: Path, **options: object) -> int:
 @cli.command()
 @click.option("--plan", type=_PATH, help="The plan.json that was tested.")
 @click.option("--verdict", type=_PATH, help="The verdict.json of `skippy-agent gate`.")
+@click.option("--receipts", type=_PATH, metavar="DIR", help="Judge these receipts again before anything is written.")
 @click.option(
     "--repository", envvar="GITHUB_REPOSITORY", metavar="OWNER/NAME", help="On GitHub. [env: GITHUB_REPOSITORY]"
 )
@@ -395,6 +396,11 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False)
     except (AgentError, MatrixgenError) as error:
+        for finding in getattr(error, "findings", ()):
+            click.echo(
+                f"{finding.file}:{finding.line}: {finding.severity} {finding.id} {finding.pointer}: {finding.message}",
+                err=True,
+            )
         click.echo(f"error: {error}", err=True)
         code = error.exit_code
     except click.ClickException as error:

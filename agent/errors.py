@@ -182,6 +182,13 @@ class CutShort(StoreError):
     transient = True
 
 
+class LinkExpired(StoreError):
+    """A signed address that the bytes come from does not work (any more); a new one is asked for."""
+
+    cause = "link_expired"
+    transient = True
+
+
 class ObjectChanged(StoreError):
     """The object was replaced while it was read."""
 
@@ -263,6 +270,10 @@ class CacheUnbalanced(EngineError):
     """A prefix cache gave something back twice, or something that it never took."""
 
 
+class TwinBuildFailed(EngineError):
+    """llama.cpp did not accept a twin's recipe, or stopped while it was asked for the tensors. The message has its words."""
+
+
 class NoLegalCut(EngineError):
     """A model cannot be split anywhere."""
 
@@ -288,6 +299,10 @@ class ParamsInvalid(AgentError):
 
 class FaultUnknown(AgentError):
     """A seeded fault that does not exist was asked for."""
+
+
+class NoRecipe(AgentError):
+    """No twin recipe exists for an architecture or family."""
 
 
 class ReceiptInvalid(AgentError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from matrixgen.minimums import least_comparisons
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -27,13 +29,16 @@ LANES = (
 RESERVED = ("backend-parity", "package", "media-prefill", "abi")
 #: Events that may run code of a fork: twins on hosted machines only.
 UNTRUSTED_EVENTS = ("pull-request",)
+#: The event of a person who names what to run: a family in no tier, or in quarantine, runs here when it is named.
+BY_HAND = "manual-full"
 
 
 class LaneSpec(NamedTuple):
-    """A lane that is owed, with every parameter filled in."""
+    """A lane that is owed, with every parameter filled in, and the least number of comparisons that make it count."""
 
     name: str
     params: Mapping[str, Any]
+    min_comparisons: int = 1
 
 
 class Timeout(NamedTuple):
@@ -65,11 +70,12 @@ class Batteries(NamedTuple):
 
     def lanes_for(self, battery: Battery, shape: str) -> tuple[LaneSpec, ...]:
         """The lanes of `battery` that a family of `shape` owes, in the battery's order."""
-        return tuple(
-            LaneSpec(name=name, params={**self.defaults[name], **override})
-            for name, override in battery.lanes.items()
-            if shape in self.shapes[name]
-        )
+        owed = []
+        for name, override in battery.lanes.items():
+            if shape in self.shapes[name]:
+                params = {**self.defaults[name], **override}
+                owed.append(LaneSpec(name, params, least_comparisons(name, params)))
+        return tuple(owed)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Batteries:

@@ -86,6 +86,26 @@ def move(root: Path, name: str, tier: int | None) -> tuple[int | None, str]:
     return old_tier, moved.strip().rstrip(",")
 
 
+def add(root: Path, row: Mapping[str, Any]) -> str:
+    """Add a row; its line. The file is written in canonical form, so exactly one line more is in it if it was so before.
+
+    The result is checked like any other manifest before a byte is written. Raises ManifestInvalid, InvalidValue, CannotWrite.
+    """
+    from matrixgen.manifest import check_manifest
+
+    path = root / "families.json"
+    now, canonical = formatted(root)
+    if now != canonical:
+        raise InvalidValue(f"{path} is not in canonical form; run `matrixgen fmt` first, so that one line changes")
+    rows = json.loads(now)["families"]
+    changed = '{"schema_version": 1, "families": [' + ",\n".join(map(row_text, [*rows, row])) + "]}"
+    findings, after = check_manifest(root, replaced={"families": changed})
+    if after is None:
+        raise ManifestInvalid(findings, root)
+    write_atomically(path, families_text([family.to_row() for family in after.families]))
+    return row_text(row)
+
+
 def _line_of(text: str, name: str) -> str:
     marker = f'"family": {json.dumps(name)}'
     for line in text.split("\n"):

@@ -43,34 +43,3 @@ class Problem(NamedTuple):
     message: str
     fix: str
     severity: Severity = "error"
-
-
-#: Every id and what it stands for. Ids are never reused; docs/manifest.md explains each.
-CATALOGUE: dict[str, str] = {
-    "MG001": "file cannot be read",
-    "MG002": "not JSON",
-    "MG003": "duplicate key",
-    "MG004": "nested too deeply, or too large",
-    "MG005": "text with control characters or broken Unicode",
-    "MG010": "does not match the schema",
-    "MG011": "two rows with the same family name",
-    "MG012": "a kept row has an architecture that a tombstone drops",
-    "MG013": "a tombstone without a reason",
-    "MG014": "repository names that differ only by case",
-    "MG015": "a multimodal row of a tier without a projector",
-    "MG016": "cache policy contradicts the shape",
-    "MG017": "a row of a tier that can never be a leg",
-    "MG018": "a package row without a package or an artifact",
-    "MG019": "model and projector are the same file",
-    "MG020": "two files of one artifact that differ only by case",
-    "MG021": "part of a split GGUF is missing",
-    "MG022": "patches with the same name, or out of order",
-    "MG023": "a lane that does not exist",
-    "MG024": "a lane parameter that the lane does not have",
-    "MG025": "a backend that no runner class offers",
-    "MG026": "untrusted event may reach weights or self-hosted runners",
-    "MG027": "two runner classes with the same name",
-    "MG028": "hosted runner class with self-hosted labels, or the reverse",
-    "MG029": "rows are not in canonical form",
-    "MG030": "row of a tier is not pinned",
-}

@@ -13,16 +13,15 @@ from matrixgen.errors import InvalidValue
 from matrixgen.limits import MAX_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from matrixgen.content import Manifest
     from matrixgen.family import FileDigest
     from matrixgen.leg import Plan
-    from matrixgen.manifest import Manifest
     from matrixgen.pin import Pin
     from matrixgen.runner import RunnerClass
 
 TERMINATOR = "~"
-PREFIX = "mesh-llm"
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -54,7 +53,7 @@ def make_key(label: str, parts: Sequence[tuple[str, str]]) -> Key:
     return Key(text=f"{label}-{digest}{TERMINATOR}", parts=tuple(parts))
 
 
-def build_key(pin: Pin, runner: RunnerClass, *, prefix: str = PREFIX) -> Key:
+def build_key(pin: Pin, runner: RunnerClass, *, prefix: str) -> Key:
     """Identity of prebuilt binaries: source, pin, ordered patches, toolchain, backend, system, cache version."""
     parts = [
         ("kind", "build"),
@@ -70,7 +69,7 @@ def build_key(pin: Pin, runner: RunnerClass, *, prefix: str = PREFIX) -> Key:
     return make_key(f"{prefix}-{runner.os}-{runner.arch}-skippy-ci-build-{runner.backend}", parts)
 
 
-def model_key(family: str, files: Sequence[FileDigest], *, os: str, cache_version: str, prefix: str = PREFIX) -> Key:
+def model_key(family: str, files: Sequence[FileDigest], *, os: str, cache_version: str, prefix: str) -> Key:
     """Identity of a set of model files: their paths, sizes and SHA-256, whatever the order in which they are named."""
     parts = [
         ("kind", "models"),
@@ -82,16 +81,30 @@ def model_key(family: str, files: Sequence[FileDigest], *, os: str, cache_versio
     return make_key(f"{prefix}-{os}-skippy-ci-{family}-models", parts)
 
 
+def corpus_key(name: str, files: Mapping[str, str], *, os: str, cache_version: str, prefix: str) -> Key:
+    """Identity of a set of text files: `files` maps path to SHA-256. Separators are written as `/` on every machine."""
+    plain = {path.replace("\\", "/"): sha256 for path, sha256 in files.items()}
+    parts = [
+        ("kind", "corpus"),
+        ("set", name),
+        ("os", os),
+        ("cache version", cache_version),
+        *((f"file {path}", plain[path]) for path in sorted(plain)),
+    ]
+    return make_key(f"{prefix}-{os}-skippy-ci-{name}-corpus", parts)
+
+
 def plan_keys(manifest: Manifest, plan: Plan) -> list[tuple[str, Key]]:
     """(what, key) of every build and of every set of weights of a plan, with the parts of each key."""
     runners = {runner.name: runner for runner in manifest.runners}
+    prefix = manifest.caches.prefix
     keys = [
-        (f"build {build.backend} {build.os}-{build.arch}", build_key(plan.pin, runners[build.runner]))
+        (f"build {build.backend} {build.os}-{build.arch}", build_key(plan.pin, runners[build.runner], prefix=prefix))
         for build in plan.builds
     ]
     version = plan.pin.cache_version
     keys += [
-        (leg.id, model_key(leg.family.family, leg.files, os=runners[leg.runner].os, cache_version=version))
+        (leg.id, model_key(leg.family.family, leg.files, os=runners[leg.runner].os, cache_version=version, prefix=prefix))
         for leg in plan.legs
         if leg.files
     ]

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matrixgen.battery import LaneSpec
+from matrixgen.caches import NO_WEIGHTS, CacheChoice
 from matrixgen.canonical import digest_of
+from matrixgen.cost import UNKNOWN, Estimate
 from matrixgen.errors import UnknownFamily
 from matrixgen.family import Family, FileDigest
 from matrixgen.pin import Pin
@@ -30,6 +32,13 @@ class Leg:
     build_key: str
     model_key: str | None
     files: tuple[FileDigest, ...]
+    cache: CacheChoice = NO_WEIGHTS
+    estimate: Estimate = UNKNOWN
+
+    @property
+    def size(self) -> int:
+        """Bytes to fetch; 0 for a twin."""
+        return sum(file.size or 0 for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
         """The `leg` object of the plan schema."""
@@ -38,13 +47,15 @@ class Leg:
             "family": self.family.to_row(),
             "backend": self.backend,
             "subject": self.subject,
-            "lanes": [{"name": lane.name, "params": dict(lane.params)} for lane in self.lanes],
+            "lanes": [lane._asdict() for lane in self.lanes],
             "runner": self.runner,
             "runs_on": list(self.runs_on),
             "timeout_minutes": self.timeout_minutes,
             "build_key": self.build_key,
             "model_key": self.model_key,
-            "files": [{"path": file.path, "size": file.size, "sha256": file.sha256} for file in self.files],
+            "files": [file._asdict() for file in self.files],
+            "cache": self.cache._asdict(),
+            "estimate": self.estimate._asdict(),
         }
 
     @classmethod
@@ -54,9 +65,11 @@ class Leg:
             **{
                 **data,
                 "family": Family.from_row(data["family"]),
-                "lanes": tuple(LaneSpec(name=lane["name"], params=lane["params"]) for lane in data["lanes"]),
+                "lanes": tuple(LaneSpec(**lane) for lane in data["lanes"]),
                 "runs_on": tuple(data["runs_on"]),
                 "files": tuple(FileDigest(**file) for file in data["files"]),
+                "cache": CacheChoice(**data["cache"]),
+                "estimate": Estimate(**data["estimate"]),
             }
         )
 

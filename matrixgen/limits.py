@@ -7,7 +7,8 @@ Sources, all in GitHub's documentation at docs.github.com/actions:
 * 512 characters for a cache key, no commas: README of actions/cache, "Inputs", and its key check.
 * `" : < > | * ? CR LF \\ /` are refused in artifact names: README of actions/upload-artifact.
 * 360 minutes for a job on a hosted runner, 5 days on a self-hosted one: "Usage limits".
-* 1 MiB for one step summary: "Workflow commands", "Adding a job summary".
+* 1 MiB for one step summary, after which GitHub drops it whole: "Workflow commands", "Adding a job summary".
+* 200 characters for the name of a job: our own bound, since GitHub documents none and shortens long names on its pages.
 * 10 GB of caches for a repository before eviction: "Caching dependencies", "Usage limits".
 """
 
@@ -24,6 +25,8 @@ MAX_MATRIX_LEGS = 256
 MAX_OUTPUT_BYTES = 2**20
 MAX_KEY = 512
 MAX_ARTIFACT_NAME = 255
+MAX_JOB_NAME = 200
+MAX_SUMMARY_BYTES = 2**20
 MAX_HOSTED_MINUTES = 360
 MAX_SELF_HOSTED_MINUTES = 5 * 24 * 60
 _FORBIDDEN_IN_ARTIFACT = frozenset('":<>|*?\r\n\\/')
@@ -39,7 +42,8 @@ def check_legs(count: int, axes: Mapping[str, int]) -> None:
     if count > MAX_MATRIX_LEGS:
         shape = " x ".join(f"{size} {name}" for name, size in axes.items())
         raise LimitExceeded(
-            f"{count} legs ({shape}), but a matrix holds {MAX_MATRIX_LEGS}; narrow it by --tier, --backend, --family"
+            f"{count} legs ({shape}), but a matrix holds {MAX_MATRIX_LEGS}; pack small legs with --pack MINUTES, split it with "
+            "--chunked, or narrow it by --tier, --backend, --family"
         )
 
 
@@ -50,7 +54,7 @@ def check_outputs(outputs: Mapping[str, str]) -> None:
         largest = max(outputs, key=lambda name: len(outputs[name]))
         raise LimitExceeded(
             f"the outputs take {total} bytes as UTF-16 and a job may hand on {MAX_OUTPUT_BYTES}; the largest is "
-            f"{largest}. Select fewer legs and pass the rest in the plan file (--plan)"
+            f"{largest}. Select fewer legs, or let each chunk's own workflow print its part with --chunk NAME"
         )
 
 
@@ -66,6 +70,21 @@ def check_artifact_name(name: str) -> None:
         raise LimitExceeded(
             f'artifact name {name[:60]!r}: 1 to {MAX_ARTIFACT_NAME} characters, none of " : < > | * ? \\ /'
         )
+
+
+def check_job_name(name: str) -> None:
+    """Refuse a job name that could not become the name of a check."""
+    if not name or len(name) > MAX_JOB_NAME:
+        raise LimitExceeded(f"job name of {len(name)} characters: 1 to {MAX_JOB_NAME}")
+
+
+def fit_summary(text: str) -> str:
+    """`text`, cut at a line so that GitHub shows it: a summary of more than 1 MiB is dropped whole. The cut is told."""
+    if len(text.encode()) <= MAX_SUMMARY_BYTES:
+        return text
+    note = "\n\n... cut: a step summary holds 1 MiB\n"
+    kept = text.encode()[: MAX_SUMMARY_BYTES - len(note)].decode(errors="ignore")
+    return kept.rpartition("\n")[0] + note
 
 
 def cap_minutes(minutes: int, *, self_hosted: bool) -> int:

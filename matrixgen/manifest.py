@@ -1,42 +1,28 @@
-"""Load the manifest folder: four JSON files, checked against their schemas and against the rules."""
+"""Load the manifest folder: six JSON files, checked against their schemas and against the rules."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from matrixgen import rules, schema
 from matrixgen.battery import Batteries
-from matrixgen.errors import ManifestInvalid, ManifestUnreadable, UnknownFamily
+from matrixgen.caches import Caches
+from matrixgen.content import Manifest
+from matrixgen.errors import ManifestInvalid, ManifestUnreadable
 from matrixgen.family import Family
 from matrixgen.findings import Finding
 from matrixgen.pin import Pin
+from matrixgen.quarantine import Quarantined
 from matrixgen.runner import RunnerClass
 from matrixgen.source import Document, parse, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FILES = ("families", "pin", "batteries", "runners")
+__all__ = ["FILES", "Manifest", "check_manifest", "default_root", "load_manifest", "read_documents"]
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Manifest:
-    """Everything that a maintainer edits. `root` is the folder it was read from."""
-
-    families: tuple[Family, ...]
-    pin: Pin
-    batteries: Batteries
-    runners: tuple[RunnerClass, ...]
-    root: Path
-
-    def family(self, name: str) -> Family:
-        """The row called `name`. Raises UnknownFamily, which names the nearest names."""
-        for family in self.families:
-            if family.family == name:
-                return family
-        raise UnknownFamily(name, [family.family for family in self.families])
+FILES = ("families", "pin", "batteries", "runners", "caches", "quarantine")
 
 
 def default_root() -> Path:
@@ -46,7 +32,7 @@ def default_root() -> Path:
 
 
 def read_documents(root: Path, replaced: Mapping[str, str] | None = None) -> dict[str, Document]:
-    """The four files as documents by name; a file that cannot be read becomes a document with a finding.
+    """All files as documents by name; a file that cannot be read becomes a document with a finding.
 
     `replaced` gives the text of files that shall not be read.
     """
@@ -65,11 +51,12 @@ def read_documents(root: Path, replaced: Mapping[str, str] | None = None) -> dic
 
 
 def check_manifest(
-    root: Path, *, replaced: Mapping[str, str] | None = None, warnings: bool = True
+    root: Path, *, replaced: Mapping[str, str] | None = None, warnings: bool = True, today: str | None = None
 ) -> tuple[list[Finding], Manifest | None]:
     """(all findings, the manifest or None when one of them is an error).
 
     `replaced` as in read_documents. Without `warnings`, a manifest that has no error comes with no finding, sooner.
+    With `today` (YYYY-MM-DD), quarantine that has expired is an error.
     """
     documents = read_documents(root, replaced)
     findings = [finding for document in documents.values() for finding in document.findings]
@@ -79,21 +66,21 @@ def check_manifest(
     if findings:
         return findings, None
     manifest = _build(root, {name: document.data for name, document in documents.items()})
-    problems = rules.problems_of(manifest)
+    problems = rules.problems_of(manifest, today)
     wrong = any(problem.severity == "error" for problem in problems)
     findings = rules.located(problems, documents) if wrong or warnings else []
     return findings, None if wrong else manifest
 
 
-def load_manifest(root: Path | None = None) -> Manifest:
-    """The manifest of `root` (see default_root).
+def load_manifest(root: Path | None = None, *, today: str | None = None) -> Manifest:
+    """The manifest of `root` (see default_root). With `today` (YYYY-MM-DD), quarantine that has expired is an error.
 
     Raises ManifestUnreadable when the folder holds no manifest, ManifestInvalid with all findings when it is wrong.
     """
     root = default_root() if root is None else Path(root)
     if not (root / "families.json").exists():
         raise ManifestUnreadable(f"no manifest in {root}: it has no families.json", "give its folder with --manifests")
-    findings, manifest = check_manifest(root, warnings=False)
+    findings, manifest = check_manifest(root, warnings=False, today=today)
     if manifest is None:
         raise ManifestInvalid(findings, root)
     return manifest
@@ -105,5 +92,7 @@ def _build(root: Path, data: Mapping[str, Any]) -> Manifest:
         pin=Pin.from_json(data["pin"]),
         batteries=Batteries.from_json(data["batteries"]),
         runners=tuple(RunnerClass.from_json(entry) for entry in data["runners"]["runners"]),
+        caches=Caches(prefix=data["caches"]["prefix"], budget_gb=data["caches"]["actions_cache_budget_gb"]),
+        quarantine=tuple(Quarantined.from_json(entry) for entry in data["quarantine"]["quarantine"]),
         root=root,
     )

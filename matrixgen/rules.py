@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from matrixgen import rules_families, rules_setup
+from matrixgen import rules_families, rules_quarantine, rules_setup
 from matrixgen.findings import Finding, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from matrixgen.manifest import Manifest
+    from matrixgen.content import Manifest
     from matrixgen.source import Document
 
-RULES = (*rules_families.RULES, *rules_setup.RULES)
+RULES = (*rules_families.RULES, *rules_setup.RULES, *rules_quarantine.RULES)
 
 
-def problems_of(manifest: Manifest) -> list[Problem]:
+def problems_of(manifest: Manifest, today: str | None = None) -> list[Problem]:
     """What all rules say, without lines: enough to know whether the manifest can be used."""
-    return [problem for rule in RULES for problem in rule(manifest)]
+    problems = [problem for rule in RULES for problem in rule(manifest)]
+    return problems if today is None else [*problems, *rules_quarantine.expired(manifest, today)]
 
 
 def located(problems: Sequence[Problem], documents: Mapping[str, Document]) -> list[Finding]:

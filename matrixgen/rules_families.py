@@ -10,8 +10,8 @@ from matrixgen.findings import Problem, Severity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from matrixgen.content import Manifest
     from matrixgen.family import Artifact, Family
-    from matrixgen.manifest import Manifest
 
 _SHARD = r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf"
 _NEVER_A_LEG = ("implementation_base",)

@@ -11,7 +11,7 @@ from matrixgen.findings import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from matrixgen.manifest import Manifest
+    from matrixgen.content import Manifest
 
 
 def patches_are_ordered(manifest: Manifest) -> Iterator[Problem]:

@@ -27,6 +27,7 @@ class RunnerClass:
     vram_gb: float
     disk_gb: float
     legs_at_a_time: int
+    notes: str
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunnerClass:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from matrixgen.source import Document
 
-NAMES = ("families", "pin", "batteries", "runners", "plan")
+NAMES = ("families", "pin", "batteries", "runners", "caches", "quarantine", "plan")
 
 
 def packaged_root() -> Path:

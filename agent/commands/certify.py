@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -135,6 +135,8 @@ def _choose(request: CertifyRequest, header: Header | None) -> tuple[Plan, tuple
     families = request.families
     if header and not (families or request.tiers):
         families = (_family_of(header.architecture, request.manifests),)
+    if request.model:
+        require_causal(read_model_header(request.model))
     subject = "twin" if request.twin or header else "weights" if request.model else None
     manifest, plan = plan_here(
         request.manifests,
@@ -144,6 +146,10 @@ def _choose(request: CertifyRequest, header: Header | None) -> tuple[Plan, tuple
         subject=subject,
         device=request.device,
     )
+    if request.model:
+        # the row may have no pinned weights; the file that was given is tested all the same, never a twin in its place
+        legs = tuple(replace(leg, subject="weights") for leg in plan.legs)
+        plan = replace(plan, legs=legs, skipped=())
     return plan, plan.legs, manifest.root
 
 

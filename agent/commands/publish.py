@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from agent.errors import AgentError, PushRefused, TokenRejected, UsageError, VerdictRefused
 from agent.gate.check_run import check_run
+from agent.gate.collect import collect
 from agent.gate.current import require_current
 from agent.gate.git_repository import GitRepository
 from agent.gate.github_repository import GithubRepository
@@ -22,7 +23,7 @@ from agent.gate.pin_commit import Published, PublishOptions, PublishState, publi
 from agent.gate.pin_file import Layout
 from agent.gate.producers import Producer, check_problem
 from agent.gate.refusal import Refusal
-from agent.gate.verdict import Verdict
+from agent.gate.verdict import Verdict, judge
 from agent.gate.verdict_file import read_verdict
 from agent.reporters.markdown import render_markdown
 from matrixgen.files import write_atomically
@@ -38,6 +39,7 @@ class PublishRequest:
 
     plan: Path | None
     verdict: Path | None
+    receipts: Path | None
     git: str | None
     repository: str | None
     api: str
@@ -92,6 +94,10 @@ def run(request: PublishRequest) -> int:
         if isinstance(repository, GithubRepository) and request.check_run:
             _make_check_run(repository, request.check_run, verdict)
         base = require_current(verdict, plan, now=dt.datetime.now(dt.UTC), max_age_hours=request.max_age_hours)
+        if request.receipts and judge(plan, collect(request.receipts), verdict.context) != verdict:
+            raise VerdictRefused(
+                f"the receipts in {request.receipts} give another verdict: run `skippy-agent gate` anew"
+            )
         if isinstance(repository, GithubRepository):
             _require_checks(repository, request, verdict, base)
         options = PublishOptions(

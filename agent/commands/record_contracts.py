@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agent.commands.folders import twin_folder
 from agent.contracts import RecordedContract, load_contracts, write_contracts
+from agent.errors import NoRecipe
 from agent.runner.examine import examine
 from agent.twin.build import build_twin
 from agent.twin.catalog import recipe_for
@@ -22,7 +23,12 @@ def run(families: Sequence[str], tiers: Sequence[int], *, manifests: Path | None
     for family in select(manifest.families, families):
         if family.arch is None or (not families and family.tier not in tiers):
             continue
-        path = build_twin(recipe_for(family.arch, family=family.family), twin_folder())
+        try:
+            recipe = recipe_for(family.arch, family=family.family)
+        except NoRecipe as error:
+            sys.stderr.write(f"{family.family}: skipped: {error}\n")
+            continue
+        path = build_twin(recipe, twin_folder())
         contracts[family.arch] = RecordedContract.from_json(examine(path, "cpu")["recorded"])
         sys.stderr.write(f"{family.arch}: {' + '.join(contracts[family.arch].frontier)}\n")
     write_contracts(manifest.root, contracts)

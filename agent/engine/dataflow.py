@@ -27,8 +27,8 @@ _CACHE = re.compile(r"^cache_(\w+)_l(\d+)$")
 _TOKENS = "inp_tokens"
 _EMBEDDINGS = "inp_embd"
 
-# caches that a model of the pin renames -> the kind that they are (kimi-linear.cpp)
-_RENAMED_CACHES = {"conv_states_all": "r"}
+# caches that a model of the pin renames -> the kind that they are (kimi-linear.cpp, plamo2.cpp)
+_RENAMED_CACHES = {"conv_states_all": "r", "mamba_conv1d_state": "r", "mamba_ssm_states": "s"}
 
 
 @dataclass(frozen=True)

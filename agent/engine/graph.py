@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -80,44 +81,47 @@ class StepGraphs:
 class GraphRecorder:
     """A tap that records the graphs of one decode and computes nothing itself."""
 
+    wanted: Container[int] | None = None
+
     def __init__(self) -> None:
         self._ggml = load_library().ggml
         self._graphs: list[list[Tensor]] = []
         self._index: dict[int, int] = {}
         self._executed: set[int] = set()
         self._by_name: dict[str, int] = {}
-        self._ordinal = 0
+        self._n_nodes = 0
         self._devices: Counter[str] = Counter()
         self._device_of_buffer: dict[int | None, str] = {}
         self._op_names: dict[int, str] = {}
         self._type_names: dict[int, str] = {}
 
-    def ask(self, pointer: int) -> bool:
+    def ask(self, ordinal: int, pointer: int) -> bool:
         """Record the node; never ask for its data."""
         if not self._graphs or pointer in self._executed:
             # a node that comes again opens the graph of the next micro-batch
             self._graphs.append([])
             self._index, self._executed, self._by_name = {}, set(), {}
         self._executed.add(pointer)
-        self._add(pointer, executed=True)
-        self._ordinal += 1
+        self._add(pointer, ordinal)
+        self._n_nodes = ordinal + 1
         return False
 
-    def done(self, pointer: int) -> bool:
+    def done(self, ordinal: int, pointer: int) -> None:
         """Never called, since nothing is asked for."""
-        raise GraphChanged(f"node at {pointer:#x} was computed for a tap that asked for nothing")
+        raise GraphChanged(f"node {ordinal} at {pointer:#x} was computed for a tap that asked for nothing")
 
     def result(self) -> StepGraphs:
         """What was recorded."""
         graphs = tuple(Graph(tuple(tensors)) for tensors in self._graphs)
-        return StepGraphs(graphs, self._ordinal, tuple(sorted(self._devices.items())))
+        return StepGraphs(graphs, self._n_nodes, tuple(sorted(self._devices.items())))
 
-    def _add(self, pointer: int, *, executed: bool, name: str | None = None) -> int:
+    def _add(self, pointer: int, ordinal: int | None, name: str | None = None) -> int:
         raw = GgmlTensor.from_address(pointer)
         name = name or raw.name.decode("utf-8", "replace")
-        inputs = tuple(self._resolve(source) for source in raw.src[:] if source)
+        # `ggml_cast` names its own result as a source
+        inputs = tuple(self._resolve(source) for source in raw.src[:] if source and source != pointer)
         view_of = self._resolve(raw.view_src) if raw.view_src else None
-        computed = executed and bool(raw.flags & FLAG_COMPUTE)
+        computed = ordinal is not None and bool(raw.flags & FLAG_COMPUTE)
         tensors = self._graphs[-1]
         tensors.append(
             Tensor(
@@ -127,7 +131,7 @@ class GraphRecorder:
                 shape=tuple(raw.ne[:]),
                 inputs=inputs,
                 view_of=view_of,
-                ordinal=self._ordinal if computed else None,
+                ordinal=ordinal if computed else None,
                 is_input=bool(raw.flags & FLAG_INPUT),
                 n_bytes=self._ggml.ggml_nbytes(pointer),
             )
@@ -147,7 +151,7 @@ class GraphRecorder:
         if copy and copy[1] in self._by_name:
             return self._by_name[copy[1]]
         # a leaf that is met as a copy only (token ids on another device) goes by its own name
-        return self._add(pointer, executed=False, name=copy[1] if copy else None)
+        return self._add(pointer, None, name=copy[1] if copy else None)
 
     def _op_name(self, op: int) -> str:
         if op not in self._op_names:

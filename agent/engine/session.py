@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from agent.engine.library import load_library
 from agent.engine.model import Model
-from agent.errors import ContextFailed, DecodeFailed, StateRefused
+from agent.errors import ContextFailed, DecodeFailed, ParamsInvalid, StateRefused
 
 Logits = npt.NDArray[np.float32]
 Tokens = npt.NDArray[np.int32]
@@ -23,13 +23,20 @@ PARTIAL_STATE = 1
 
 
 class Tap(Protocol):
-    """What looks at, and may change, the nodes of a decode."""
+    """What looks at, and may change, the nodes of a decode.
 
-    def ask(self, pointer: int) -> bool:
+    Attributes:
+        wanted: places, in the order of execution, of the nodes whose data it wants; None to be asked about each node. A
+            set is much faster, since most nodes are then settled without a call.
+    """
+
+    wanted: Container[int] | None
+
+    def ask(self, ordinal: int, pointer: int) -> bool:
         """Before a node is computed: is its data wanted?"""
 
-    def done(self, pointer: int) -> bool:
-        """A wanted node has been computed; False stops the graph."""
+    def done(self, ordinal: int, pointer: int) -> None:
+        """A wanted node has been computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +70,8 @@ class Session:
         self.model = model
         self.shape = shape
         self._tap: Tap | None = None
+        self._wanted: Container[int] | None = ()
+        self._ordinal = 0
         self._failure: BaseException | None = None
 
         params = self._llama.llama_context_default_params()
@@ -93,6 +102,7 @@ class Session:
 
         Raises:
             DecodeFailed: `llama_decode` did not return 0.
+            ParamsInvalid: the sequence would not fit into its cells.
         """
         positions = np.arange(position, position + len(tokens), dtype=np.int32)
         return self._decode(tokens, positions, np.full(len(tokens), sequence, dtype=np.int32), tap)
@@ -113,6 +123,11 @@ class Session:
 
     def _decode(self, tokens: Tokens, positions: Tokens, sequences: Tokens, tap: Tap | None) -> Logits:
         count = len(tokens)
+        if count and positions.max() >= self.shape.context:
+            raise ParamsInvalid(
+                f"position {positions.max()} does not fit into the {self.shape.context} cells of a sequence: "
+                "give the lane fewer prompt tokens or decode steps"
+            )
         # held here until llama_decode has returned: the fields of a ctypes structure keep no array alive
         token_ids = np.ascontiguousarray(tokens, dtype=np.int32)
         n_sequence_ids, wanted = np.ones(count, dtype=np.int32), np.ones(count, dtype=np.int8)
@@ -128,6 +143,8 @@ class Session:
             logits=_pointer(wanted, ctypes.c_int8),
         )
         self._tap, self._failure = tap, None
+        self._wanted = tap.wanted if tap else ()
+        self._ordinal = 0
         status = self._llama.llama_decode(self.handle, batch)
         self._tap = None
         if self._failure is not None:
@@ -139,15 +156,28 @@ class Session:
         logits = self._llama.llama_get_logits(self.handle)
         return np.ctypeslib.as_array(logits, (count, self.model.facts.n_vocab)).copy()
 
+    @property
+    def nodes_run(self) -> int:
+        """Nodes of the last decode."""
+        return self._ordinal
+
     def _on_node(self, pointer: int, ask: bool, _user_data: Any) -> bool:
-        tap = self._tap
-        if tap is None or self._failure is not None:
+        ordinal = self._ordinal
+        if ask:
+            self._ordinal = ordinal + 1
+            if self._wanted is not None:
+                return ordinal in self._wanted
+        if self._tap is None or self._failure is not None:
             return False
         try:
-            return tap.ask(pointer) if ask else tap.done(pointer)
+            if ask:
+                return self._tap.ask(ordinal, pointer)
+            self._tap.done(ordinal - 1, pointer)
         except Exception as error:  # noqa: BLE001 - an exception cannot cross C code; `decode` raises it
             self._failure = error
+            self._wanted = ()
             return False
+        return True
 
     # -- state ------------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ its logits can equal those of the whole model only if the wire carried everythin
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -27,25 +27,22 @@ Frame = tuple[Bytes, ...]  # the data of the boundary tensors of one cut in one 
 class BoundaryTap:
     """Writes what arrives and reads what leaves, at known nodes of one decode."""
 
-    def __init__(self, n_nodes: int, read: Collection[Port], write: Mapping[Port, Bytes]) -> None:
+    def __init__(self, read: Collection[Port], write: Mapping[Port, Bytes]) -> None:
         self._ggml = load_library().ggml
-        self._n_nodes = n_nodes
         self._read = {port.ordinal: port for port in read}
         self._write = {port.ordinal: (port, data) for port, data in write.items()}
-        self._next = 0
+        self.wanted: Container[int] | None = frozenset({*self._read, *self._write})
         self.taken: dict[int, Bytes] = {}
         self.written = 0
         self.unchanged = 0
 
-    def ask(self, _pointer: int) -> bool:
-        """Count the node; want it if it is a port."""
-        ordinal = self._next
-        self._next += 1
+    def ask(self, ordinal: int, pointer: int) -> bool:
+        """True for a port, wherever it is."""
+        del pointer
         return ordinal in self._read or ordinal in self._write
 
-    def done(self, pointer: int) -> bool:
+    def done(self, ordinal: int, pointer: int) -> None:
         """Write first, then read, so that a tensor that only passes through a stage leaves as it came."""
-        ordinal = self._next - 1
         if ordinal in self._write:
             port, data = self._write[ordinal]
             self._check(pointer, port)
@@ -59,12 +56,11 @@ class BoundaryTap:
             port = self._read[ordinal]
             self._check(pointer, port)
             self.taken[ordinal] = self._get(pointer, port)
-        return True
 
-    def finish(self) -> None:
+    def finish(self, n_run: int, n_traced: int) -> None:
         """Check that the decode met every node that was traced and every port."""
-        if self._next != self._n_nodes:
-            raise GraphChanged(f"the decode ran {self._next} nodes, the trace {self._n_nodes}")
+        if n_run != n_traced:
+            raise GraphChanged(f"the decode ran {n_run} nodes, the trace {n_traced}")
         if self.written != len(self._write) or len(self.taken) != len(self._read):
             raise GraphChanged(
                 f"{self.written} of {len(self._write)} boundary tensors written, {len(self.taken)} of {len(self._read)} read"
@@ -129,9 +125,9 @@ class Stage:
         read = {port for ports in wanted.values() for port in ports}
         if not (write or read):
             return self.session.decode(tokens, position, sequence), {}
-        tap = BoundaryTap(self.anatomy.step(count).n_nodes, read, write)
+        tap = BoundaryTap(read, write)
         logits = self.session.decode(tokens, position, sequence, tap)
-        tap.finish()
+        tap.finish(self.session.nodes_run, self.anatomy.step(count).n_nodes)
         self.written += tap.written
         self.unchanged += tap.unchanged
         return logits, {cut: tuple(tap.taken[port.ordinal] for port in ports) for cut, ports in wanted.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from agent.engine.session import Tap
 class CacheTap:
     """Does `damage` to a cache tensor once, just before the first node that uses it, and otherwise what `inner` does."""
 
+    wanted: Container[int] | None = None
+
     def __init__(self, cache: str, width: int | None, damage: Callable[[int], None], inner: Tap | None) -> None:
         self._cache = cache.encode()
         self._width = width
@@ -21,7 +23,7 @@ class CacheTap:
         self._inner = inner
         self._pending = True
 
-    def ask(self, pointer: int) -> bool:
+    def ask(self, ordinal: int, pointer: int) -> bool:
         """Look for the cache among the sources of the node."""
         if self._pending:
             node = GgmlTensor.from_address(pointer)
@@ -30,37 +32,45 @@ class CacheTap:
                     self._damage(source)
                     self._pending = False
                     break
-        return self._inner.ask(pointer) if self._inner else False
+        return wants(self._inner, ordinal, pointer)
 
     def _is_meant(self, tensor: GgmlTensor) -> bool:
         return bool(tensor.name == self._cache) and self._width in (None, tensor.ne[0])
 
-    def done(self, pointer: int) -> bool:
+    def done(self, ordinal: int, pointer: int) -> None:
         """As `inner` does."""
-        return self._inner.done(pointer) if self._inner else True
+        if self._inner:
+            self._inner.done(ordinal, pointer)
 
 
 class NoiseTap:
     """Adds noise to the node at `ordinal`."""
 
+    wanted: Container[int] | None = None
+
     def __init__(self, ordinal: int, inner: Tap | None) -> None:
         self._ordinal = ordinal
         self._inner = inner
-        self._next = 0
         self._inner_wants = False
 
-    def ask(self, pointer: int) -> bool:
+    def ask(self, ordinal: int, pointer: int) -> bool:
         """Want the noisy node, and what `inner` wants."""
-        ordinal = self._next
-        self._next += 1
-        self._inner_wants = self._inner.ask(pointer) if self._inner else False
+        self._inner_wants = wants(self._inner, ordinal, pointer)
         return self._inner_wants or ordinal == self._ordinal
 
-    def done(self, pointer: int) -> bool:
+    def done(self, ordinal: int, pointer: int) -> None:
         """Disturb one value."""
-        if self._next - 1 == self._ordinal:
+        if ordinal == self._ordinal:
             patch_f32(pointer, lambda values: values + np.float32(0.25))
-        return self._inner.done(pointer) if self._inner and self._inner_wants else True
+        if self._inner and self._inner_wants:
+            self._inner.done(ordinal, pointer)
+
+
+def wants(tap: Tap | None, ordinal: int, pointer: int) -> bool:
+    """What a tap under another one would be asked."""
+    if tap is None:
+        return False
+    return ordinal in tap.wanted if tap.wanted is not None else tap.ask(ordinal, pointer)
 
 
 def zero(pointer: int) -> None:

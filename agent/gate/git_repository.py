@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from agent.errors import PushRefused, RepositoryUnusable
+from agent.errors import AgentError, PushRefused, RepositoryUnusable
 from agent.gate.refusal import Refusal, classify
 from agent.gate.repository import Entry, PullRequest
 from agent.gate.text import plain
@@ -26,7 +26,11 @@ class GitRepository:
     def __init__(self, address: str) -> None:
         self._address = address
         self._folder = tempfile.TemporaryDirectory(prefix="skippy-publish-")
-        self._git("init", "--bare", "--quiet", ".")
+        try:
+            self._git("init", "--bare", "--quiet", ".")
+        except AgentError:
+            self._folder.cleanup()
+            raise
 
     def __enter__(self) -> Self:
         return self

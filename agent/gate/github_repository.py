@@ -16,6 +16,7 @@ from agent.gate.text import plain
 
 if TYPE_CHECKING:
     from github.CheckRun import CheckRun
+    from github.GithubApp import GithubApp
     from github.Repository import Repository as Remote
 
 DEFAULT_API = "https://api.github.com"
@@ -134,17 +135,17 @@ class GithubRepository:
             return tuple(self._facts(check) for check in self._remote.get_commit(commit).get_check_runs(filter="all"))
 
     def _facts(self, check: CheckRun) -> CheckFacts:
-        raw = check.raw_data
-        app, found = raw.get("app") or {}, _RUN_IN_URL.search(raw.get("details_url") or "")
+        found = _RUN_IN_URL.search(check.details_url or "")
         run_id = found[1] if found else None
+        app: GithubApp | None = check.app  # null where the app was removed
         return CheckFacts(
             id=check.id,
             name=check.name,
-            app_id=app.get("id"),
-            head_sha=raw.get("head_sha"),
+            app_id=app.id if app is not None else None,
+            head_sha=check.head_sha,
             run_id=run_id,
             workflow=self._workflow(run_id) if run_id else None,
-            conclusion=raw.get("conclusion"),
+            conclusion=check.conclusion,
         )
 
     def _workflow(self, run_id: str) -> str | None:
@@ -162,7 +163,7 @@ class GithubRepository:
 def _talking(what: str) -> Iterator[None]:
     """Turn what PyGithub raises into our errors."""
     import requests
-    from github import GithubException
+    from github import BadAttributeException, GithubException
 
     try:
         yield
@@ -172,5 +173,12 @@ def _talking(what: str) -> Iterator[None]:
         if kind in _INFRA:
             raise RepositoryUnusable(message) from error
         raise PushRefused(kind, message) from error
-    except (requests.RequestException, ValueError, TypeError, AttributeError, AssertionError) as error:
+    except (
+        requests.RequestException,
+        BadAttributeException,
+        ValueError,
+        TypeError,
+        AttributeError,
+        AssertionError,
+    ) as error:
         raise RepositoryUnusable(f"{what}: GitHub's answer cannot be used: {plain(str(error), 300)}") from error

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
 
 from agent.gate.evidence import FiledReceipt, RunContext
 from agent.gate.minimums import least_comparisons
@@ -12,16 +14,31 @@ from agent.gate.text import plain
 from agent.receipt.receipt import Receipt
 from matrixgen.leg import Leg, Plan
 
-Rule = Callable[[Plan, Leg, FiledReceipt, RunContext], Iterator[Reason]]
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What every receipt of a plan must name; taken from the plan once, since its digest covers all of it."""
+
+    plan: str
+    event: str
+    pin: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        """What `plan` wants."""
+        return cls(plan=plan.digest, event=plan.event, pin=plan.pin.to_json())
+
+
+Rule = Callable[[Wanted, Leg, FiledReceipt, RunContext], Iterator[Reason]]
 
 _NOT_LOADED = frozenset({"refuse"})  # lanes that pass without a model on a device
 _NEEDS_PROJECTOR = "media-prefill"
 
 
-def reasons_against(plan: Plan, leg: Leg, filed: FiledReceipt, context: RunContext) -> tuple[Reason, ...]:
+def reasons_against(wanted: Wanted, leg: Leg, filed: FiledReceipt, context: RunContext) -> tuple[Reason, ...]:
     """Everything that keeps `filed` from being a pass of `leg`."""
     rules = _ALWAYS + (_EVIDENCE if any(lane.status == "pass" for lane in filed.receipt.lanes) else ())
-    return tuple(reason for rule in rules for reason in rule(plan, leg, filed, context))
+    return tuple(reason for rule in rules for reason in rule(wanted, leg, filed, context))
 
 
 def legal_cuts_of(receipt: Receipt) -> int:
@@ -32,13 +49,15 @@ def legal_cuts_of(receipt: Receipt) -> int:
     return 1
 
 
-def _binding(plan: Plan, leg: Leg, filed: FiledReceipt, _context: RunContext) -> Iterator[Reason]:
+def _binding(wanted: Wanted, leg: Leg, filed: FiledReceipt, _context: RunContext) -> Iterator[Reason]:
     """Plan, pin, manifest row, build and subject are those of the plan."""
     receipt = filed.receipt
-    if (receipt.plan, receipt.event) != (plan.digest, plan.event):
-        yield _reason(Cause.WRONG_PLAN, f"it is of plan {receipt.plan} ({receipt.event}), this is {plan.digest}")
-    if receipt.pin != plan.pin.to_json():
-        yield _reason(Cause.WRONG_PIN, f"it tested pin {receipt.pin.get('commit')}, the plan has {plan.pin.commit}")
+    if (receipt.plan, receipt.event) != (wanted.plan, wanted.event):
+        yield _reason(Cause.WRONG_PLAN, f"it is of plan {receipt.plan} ({receipt.event}), this is {wanted.plan}")
+    if receipt.pin != wanted.pin:
+        yield _reason(
+            Cause.WRONG_PIN, f"it tested pin {receipt.pin.get('commit')}, the plan has {wanted.pin['commit']}"
+        )
     if receipt.family != leg.family.to_row():
         yield _reason(Cause.WRONG_FAMILY, "its manifest row is not the one of the plan")
     if receipt.build_key != leg.build_key:
@@ -47,7 +66,7 @@ def _binding(plan: Plan, leg: Leg, filed: FiledReceipt, _context: RunContext) ->
         yield _reason(Cause.WRONG_SUBJECT, f"it tested a {receipt.subject.kind}, the plan wants {leg.subject}")
 
 
-def _commit(_plan: Plan, _leg: Leg, filed: FiledReceipt, context: RunContext) -> Iterator[Reason]:
+def _commit(_wanted: Wanted, _leg: Leg, filed: FiledReceipt, context: RunContext) -> Iterator[Reason]:
     """The runner worked on the commit that the verdict is about."""
     said = filed.receipt.run.get("sha")
     if context.base_commit is None or (said is None and context.run_id is None):
@@ -56,12 +75,12 @@ def _commit(_plan: Plan, _leg: Leg, filed: FiledReceipt, context: RunContext) ->
         yield _reason(Cause.WRONG_COMMIT, f"it ran at commit {said}, the verdict is about {context.base_commit}")
 
 
-def _signature(_plan: Plan, _leg: Leg, filed: FiledReceipt, context: RunContext) -> Iterator[Reason]:
+def _signature(_wanted: Wanted, _leg: Leg, filed: FiledReceipt, context: RunContext) -> Iterator[Reason]:
     if context.signatures_required and filed.unsigned is not None:
         yield _reason(Cause.UNSIGNED, filed.unsigned)
 
 
-def _times(_plan: Plan, _leg: Leg, filed: FiledReceipt, _context: RunContext) -> Iterator[Reason]:
+def _times(_wanted: Wanted, _leg: Leg, filed: FiledReceipt, _context: RunContext) -> Iterator[Reason]:
     started, finished = filed.receipt.started_at, filed.receipt.finished_at
     try:
         possible = _time(started) <= _time(finished)
@@ -71,7 +90,7 @@ def _times(_plan: Plan, _leg: Leg, filed: FiledReceipt, _context: RunContext) ->
         yield _reason(Cause.WRONG_TIMES, f"it began at {started} and ended at {finished}")
 
 
-def _lanes(_plan: Plan, leg: Leg, filed: FiledReceipt, _context: RunContext) -> Iterator[Reason]:
+def _lanes(_wanted: Wanted, leg: Leg, filed: FiledReceipt, _context: RunContext) -> Iterator[Reason]:
     """Exactly the owed lanes, in their order, each passed with enough comparisons."""
     owed = [lane.name for lane in leg.lanes]
     found = [lane.lane for lane in filed.receipt.lanes]
@@ -93,13 +112,13 @@ def _lanes(_plan: Plan, leg: Leg, filed: FiledReceipt, _context: RunContext) -> 
             )
 
 
-def _engine(_plan: Plan, _leg: Leg, filed: FiledReceipt, _context: RunContext) -> Iterator[Reason]:
+def _engine(_wanted: Wanted, _leg: Leg, filed: FiledReceipt, _context: RunContext) -> Iterator[Reason]:
     libraries = filed.receipt.engine.get("libraries")
     if not isinstance(libraries, dict) or not libraries or not filed.receipt.engine.get("version"):
         yield _reason(Cause.WRONG_BUILD, "it names no libraries of llama.cpp, so nobody knows what was tested")
 
 
-def _files(_plan: Plan, leg: Leg, filed: FiledReceipt, _context: RunContext) -> Iterator[Reason]:
+def _files(_wanted: Wanted, leg: Leg, filed: FiledReceipt, _context: RunContext) -> Iterator[Reason]:
     """The architecture of the row, and on weights each file with the size and sha256 of the plan."""
     if not _loads(leg):
         return
@@ -123,17 +142,17 @@ def _files(_plan: Plan, leg: Leg, filed: FiledReceipt, _context: RunContext) -> 
         yield _reason(Cause.WRONG_FILES, "a leg on weights owes each of its files once")
 
 
-def _device(_plan: Plan, leg: Leg, filed: FiledReceipt, _context: RunContext) -> Iterator[Reason]:
-    """The device is of the leg's backend, and nodes of the graph ran there."""
+def _device(_wanted: Wanted, leg: Leg, filed: FiledReceipt, _context: RunContext) -> Iterator[Reason]:
+    """The device is of the leg's backend, and most nodes of the graph ran there."""
     if not _loads(leg):
         return
     device, nodes = filed.receipt.device, filed.receipt.nodes_by_device
     name = str(device.get("name"))
     if device.get("backend") != leg.backend:
         yield _reason(Cause.WRONG_DEVICE, f"it ran on {name} of backend {device.get('backend')}, not on {leg.backend}")
-    elif nodes.get(name, 0) < 1:
+    elif 2 * nodes.get(name, 0) <= sum(nodes.values()):
         seen = ", ".join(f"{count} on {where}" for where, count in sorted(nodes.items())) or "none anywhere"
-        yield _reason(Cause.WRONG_DEVICE, f"no node of the graph ran on {name}: {seen}")
+        yield _reason(Cause.WRONG_DEVICE, f"most nodes of the graph did not run on {name}: {seen}")
 
 
 _ALWAYS: tuple[Rule, ...] = (_binding, _commit, _signature, _times, _lanes)

@@ -16,7 +16,7 @@ from agent.gate.evidence import Evidence, FiledReceipt, RunContext
 from agent.gate.minimums import least_comparisons
 from agent.gate.needs import job_reasons
 from agent.gate.reason import Cause, Reason, State, state_of
-from agent.gate.rules import legal_cuts_of, reasons_against
+from agent.gate.rules import Wanted, legal_cuts_of, reasons_against
 from agent.gate.text import plain
 from matrixgen.canonical import digest_of
 from matrixgen.leg import Leg, Plan, Skipped
@@ -118,6 +118,7 @@ class Verdict:
 
 def judge(plan: Plan, evidence: Evidence, context: RunContext) -> Verdict:
     """Account for every planned leg, every receipt and every job."""
+    wanted = Wanted.of(plan)
     by_leg: dict[str, list[FiledReceipt]] = defaultdict(list)
     for filed in sorted(evidence.receipts, key=lambda filed: (filed.place, filed.sha256)):
         by_leg[filed.receipt.leg].append(filed)
@@ -142,13 +143,13 @@ def judge(plan: Plan, evidence: Evidence, context: RunContext) -> Verdict:
     ]
     build_failed = any(reason.cause is Cause.BUILD_FAILED for reason in reasons)
     return Verdict(
-        plan=plan.digest,
-        event=plan.event,
-        pin=plan.pin.to_json(),
+        plan=wanted.plan,
+        event=wanted.event,
+        pin=wanted.pin,
         context=context,
         reasons=tuple(sorted(reasons, key=lambda reason: ([*Cause].index(reason.cause), reason.message))),
         legs=tuple(
-            _leg_verdict(plan, leg, chosen[leg.id], context, builds.get(leg.build_key, ()), build_failed=build_failed)
+            _leg_verdict(wanted, leg, chosen[leg.id], context, builds.get(leg.build_key, ()), build_failed=build_failed)
             for leg in plan.legs
         ),
         skipped=plan.skipped,
@@ -181,7 +182,7 @@ def _build_reasons(plan: Plan, filed: Mapping[str, FiledReceipt]) -> dict[str, t
 
 
 def _leg_verdict(
-    plan: Plan,
+    wanted: Wanted,
     leg: Leg,
     choice: Choice,
     context: RunContext,
@@ -202,7 +203,7 @@ def _leg_verdict(
         leg=leg.id,
         reasons=(
             *choice.reasons,
-            *reasons_against(plan, leg, filed, context),
+            *reasons_against(wanted, leg, filed, context),
             *(build_reasons if ran_build else ()),
         ),
         notes=choice.notes,

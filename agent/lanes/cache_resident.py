@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from agent.lanes import state_handoff
 from agent.lanes.restored import by_borrowing, check_restore, topologies
 from agent.lanes.result import Findings, LaneResult
+from agent.lanes.state_bytes import check_state_bytes
 from agent.lanes.subject import Subject
 
 
@@ -24,5 +25,6 @@ def run(subject: Subject, params: Params) -> LaneResult:
     for workload in params.workloads():
         for topology in chosen:
             check_restore(subject, workload, topology, by_borrowing, params.hit_repeats, findings)
+    check_state_bytes(subject, params.micro_batch, findings)
     findings.measurements |= {"topologies": [topology.name for topology in chosen], "hits": params.hit_repeats}
     return findings.result(f"{len(chosen)} topologies, {params.hit_repeats} hits each, equal to a cold prefill")

@@ -35,7 +35,10 @@ def run(subject: Subject, _params: Params) -> LaneResult:
     now = describe(contract)
     recorded = subject.expectations.recorded
     if recorded is None:
-        findings.notes.append("no contract is recorded for this architecture")
+        findings.problems.append(
+            f"no contract is recorded for {subject.header.architecture}: run `skippy-agent record-contracts "
+            f"{subject.expectations.family.family}` and review what it writes"
+        )
     else:
         for line in _differences(recorded, now):
             findings.problems.append(line)

@@ -34,12 +34,12 @@ def nearest(contract: Contract, place: float) -> int:
     return min(contract.legal_cuts, key=lambda cut: (abs(cut - place), cut))
 
 
-def class_cuts(contract: Contract) -> tuple[int, ...]:
+def class_cuts(contract: Contract, *, offsets: bool = True) -> tuple[int, ...]:
     """A small set of legal cuts that meets every class of cut.
 
-    The first and the last one; each offset of the interleaving period where there is one; each distinct set of facts about
-    a cut (kind of the layer before and after, what either stage holds at all, what crosses); and with them an attention-first
-    second stage that later holds recurrent state, which is what bug B1 needs.
+    The first and the last one; each distinct set of facts about a cut (kind of the layer before and after, what either
+    stage holds at all, what crosses), and with them an attention-first second stage that later holds recurrent state, which
+    is what bug B1 needs; and, with `offsets`, each offset of the interleaving period where there is one.
     """
     legal = contract.legal_cuts
     if not legal:
@@ -50,7 +50,7 @@ def class_cuts(contract: Contract) -> tuple[int, ...]:
         before, after = contract.state[:cut], contract.state[cut:]
         crossing = len(contract.cut(cut).frontier)
         chosen.setdefault((before[-1], after[0], frozenset(before), frozenset(after), crossing), cut)
-        if interval and interval > 1:
+        if offsets and interval and interval > 1:
             chosen.setdefault(("offset", cut % interval), cut)
     return tuple(sorted(set(chosen.values())))
 

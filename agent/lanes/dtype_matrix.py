@@ -44,7 +44,7 @@ def run(subject: Subject, params: Params) -> LaneResult:
     """Measure each wire type; f32 must be exact, the others what the row says of them (judged on real weights only)."""
     findings = Findings("dtype-matrix")
     contract, workload = subject.contract, params.workload
-    cuts = contract.legal_cuts if params.cuts == "all" else class_cuts(contract)
+    cuts = contract.legal_cuts if params.cuts == "all" else class_cuts(contract, offsets=False)
     words = []
     for wire in map(WireType, params.wires):
         crossing = _cross(subject, workload, cuts, wire, findings)

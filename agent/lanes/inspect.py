@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.header.layers import layer_kinds_from_metadata, layer_kinds_from_tensors, period
+from agent.header.reader import Header
+from agent.header.state_size import kv_owners
 from agent.lanes.cuts import middle_cut, third_cuts
 from agent.lanes.result import Findings, LaneResult
 from agent.lanes.subject import Subject
@@ -29,8 +31,8 @@ def run(subject: Subject, _params: Params) -> LaneResult:
     )
 
     graph = subject.contract.state
-    _compare(findings, "metadata", layer_kinds_from_metadata(header), graph)
-    _compare(findings, "tensor names", layer_kinds_from_tensors(header)[: subject.n_layer], graph)
+    _compare(findings, "metadata", kinds_with_own_state(header), graph)
+    _compare(findings, "tensor names", layer_kinds_from_tensors(header)[: subject.n_layer], _of_tensors(header, graph))
     has_state = any(kind.recurrent for kind in graph)
     findings.expect(
         has_state == (facts.recurrent or facts.hybrid),
@@ -51,6 +53,24 @@ def run(subject: Subject, _params: Params) -> LaneResult:
         "cache": subject.policy(graph),
     }
     return findings.result(f"{header.architecture}, {subject.n_layer} layers, {len(legal)} legal cuts")
+
+
+def _of_tensors(header: Header, graph: tuple[LayerKind, ...]) -> tuple[LayerKind, ...]:
+    """What the names of tensors can tell: a layer that attends to another's keys has attention tensors all the same."""
+    kinds = layer_kinds_from_metadata(header)
+    return graph if kinds is None else kinds
+
+
+def kinds_with_own_state(header: Header) -> tuple[LayerKind, ...] | None:
+    """The kinds of the layers by what each keeps itself: attention over the keys of another layer keeps nothing."""
+    kinds = layer_kinds_from_metadata(header)
+    if kinds is None:
+        return None
+    owners = kv_owners(header)
+    return tuple(
+        LayerKind.NEITHER if kind is LayerKind.ATTENTION and not owns else kind
+        for kind, owns in zip(kinds, owners, strict=True)
+    )
 
 
 def _compare(

@@ -27,7 +27,7 @@ def run(subject: Subject, params: Params) -> LaneResult:
     """Play the same scenes again and again over one cache, in one session, or with snapshots in two."""
     findings = Findings("radix-cache")
     shape = shape_of(subject, params.micro_batch)
-    branches = [subject.reference(params.workload(branch)).turns for branch in (1, 2, 3)]
+    branches = [subject.reference(params.workload(branch=branch)).turns for branch in (1, 2, 3)]
     with subject.session(shape) as session, subject.session(shape) as other:
         cached = with_cache(subject, session)
         target = other if isinstance(cached.cache, SnapshotCache) else session

@@ -65,6 +65,17 @@ def _finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def plain(value: Any) -> Any:
+    """`value` as JSON can hold it: numbers that are not finite become words."""
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
 @dataclass
 class Findings:
     """What a lane collects while it runs; `result` applies the rule that absent is not green."""
@@ -94,5 +105,5 @@ class Findings:
             summary=summary if not problems else problems[0],
             problems=tuple(problems),
             notes=tuple(self.notes),
-            measurements=self.measurements,
+            measurements=plain(self.measurements),
         )

@@ -37,5 +37,8 @@ def run(subject: Subject, params: Params) -> LaneResult:
     for workload in params.workloads():
         for topology in chosen:
             check_restore(subject, workload, topology, through_bytes, 1, findings)
+    policy = subject.expectations.family.exact_state
+    if policy not in ("accepted", "untested"):
+        findings.notes.append(f"the row says {policy}; here the whole state was handed over")
     findings.measurements["topologies"] = [topology.name for topology in chosen]
     return findings.result(f"{findings.comparisons} comparisons over {len(chosen)} topologies")

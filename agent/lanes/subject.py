@@ -119,7 +119,7 @@ class Subject:
 
     def share(self, other: Subject) -> None:
         """Take over what `other` knows of the same model: graphs and references, which no fault touches."""
-        self._anatomies, self._references = other._anatomies, other._references  # noqa: SLF001 - another of its kind
+        self._anatomies, self._references = other._anatomies, other._references
 
     def close(self) -> None:
         """Free the model."""

@@ -12,6 +12,7 @@ from agent.errors import ReceiptInvalid
 from agent.lanes.result import LaneResult, Status
 from agent.receipt.schema import check_receipt
 from matrixgen.canonical import digest_of
+from matrixgen.errors import CannotWrite
 from matrixgen.files import write_atomically
 
 SCHEMA_VERSION = 1
@@ -62,6 +63,7 @@ class Receipt:
         engine: version of llama.cpp and sha256 of its libraries; empty if it never loaded.
         device: name, description and backend; empty if none was opened.
         nodes_by_device: graph nodes that each device computed in one decode: evidence of where the work was done.
+        agent: version of skippy-agent.
         runner: operating system, processor, cores and memory.
         run: identity of the CI run, from its environment; empty elsewhere.
         started_at, finished_at: ISO 8601, UTC.
@@ -79,6 +81,7 @@ class Receipt:
     engine: Mapping[str, Any]
     device: Mapping[str, Any]
     nodes_by_device: Mapping[str, int]
+    agent: str
     runner: Mapping[str, Any]
     run: Mapping[str, str]
     started_at: str
@@ -120,7 +123,12 @@ def write_receipt(receipt: Receipt, folder: Path) -> Path:
     data = receipt.to_json()
     check_receipt(data, receipt.leg)
     path = folder / receipt.leg / FILE_NAME
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotWrite(
+            f"cannot make the folder {path.parent}: {error.strerror}; choose another with --receipts"
+        ) from error
     write_atomically(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     return path
 
@@ -137,7 +145,7 @@ def read_receipt(path: Path) -> Receipt:
         raise ReceiptInvalid(f"{path} is not a receipt: {error}. Run the leg again.") from error
     check_receipt(data, str(path))
     digest = data.pop("digest")
-    if digest_of(data) != digest:
+    if not _fits(data, digest):
         raise ReceiptInvalid(f"{path} was changed after it was written: its digest does not fit. Run the leg again.")
     status = data.pop("status")
     del data["schema_version"]
@@ -153,3 +161,10 @@ def read_receipt(path: Path) -> Receipt:
     if receipt.status != status:
         raise ReceiptInvalid(f"{path} says {status}, its lanes say {receipt.status}. Run the leg again.")
     return receipt
+
+
+def _fits(data: Mapping[str, Any], digest: str) -> bool:
+    try:
+        return digest_of(data) == digest
+    except ValueError:  # Python reads NaN and infinity, which no JSON has and no digest
+        return False

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agent.lanes.result import Status
+from agent.lanes.result import LaneResult, Status
 from agent.receipt.receipt import Receipt
 from agent.reporters.live import MARKS
 
@@ -30,10 +30,10 @@ def print_summary(console: Console, receipts: tuple[Receipt, ...], folder: Path,
     console.print(table)
 
     for receipt in receipts:
-        for lane in receipt.lanes:
-            for problem in lane.problems[:5]:
-                mark, style = MARKS[lane.status]
-                console.print(Text(f"{mark} {receipt.leg}: {lane.lane}: {problem}", style=style))
+        for problem, lanes in problems_of(receipt).items():
+            mark, style = MARKS[lanes[0].status]
+            where = lanes[0].lane if len(lanes) == 1 else f"{len(lanes)} lanes"
+            console.print(Text(f"{mark} {receipt.leg}: {where}: {problem}", style=style))
     counts = Counter(receipt.status for receipt in receipts)
     words = ", ".join(
         f"{counts[status]} {status}" for status in (Status.PASS, Status.FAIL, Status.INFRA) if counts[status]
@@ -42,6 +42,15 @@ def print_summary(console: Console, receipts: tuple[Receipt, ...], folder: Path,
         sorted({f"{receipt.subject.kind} on {receipt.device.get('name', 'no device')}" for receipt in receipts})
     )
     console.print(f"\n{words}; {where}, {seconds:.1f} s; receipts in {folder}")
+
+
+def problems_of(receipt: Receipt) -> dict[str, list[LaneResult]]:
+    """Every problem once, at most five a lane, with the lanes that have it."""
+    found: dict[str, list[LaneResult]] = {}
+    for lane in receipt.lanes:
+        for problem in lane.problems[:5]:
+            found.setdefault(problem, []).append(lane)
+    return found
 
 
 def _row(receipt: Receipt) -> list[str | Text]:
@@ -56,7 +65,7 @@ def _row(receipt: Receipt) -> list[str | Text]:
         receipt.subject.architecture or str(receipt.family["arch"]),
         str(facts.get("layers", "?")),
         shorten_state(str(facts.get("state", "?"))),
-        str(len(legal)) if isinstance(legal, list) else "?",
+        str(len(legal)) if isinstance(legal, list) and facts else "?",
         marks,
         str(receipt.comparisons),
         f"{receipt.seconds:.1f}",
@@ -66,6 +75,8 @@ def _row(receipt: Receipt) -> list[str | Text]:
 def shorten_state(state: str) -> str:
     """``R,R,R,A,A`` as ``3R 2A``; long alternations are cut."""
     runs: list[tuple[str, int]] = []
+    if "?" in state:
+        return "?"
     for kind in state.split(","):
         if runs and runs[-1][0] == kind:
             runs[-1] = (kind, runs[-1][1] + 1)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from agent.errors import AgentError, ModelRefused
-from agent.runner.supervise import child_environment, last_words
+from agent.errors import AgentError, InfraError, ModelRefused
+from agent.runner.supervise import ask_child, last_words
 
 _TIMEOUT_SECONDS = 3600
 
@@ -19,22 +18,16 @@ def examine(path: Path, device: str | None) -> dict[str, Any]:
 
     Raises:
         ModelRefused: llama.cpp does not load it, or dies; the message holds its words.
+        InfraError: the device is not here, or llama.cpp did not answer in time.
     """
-    child = subprocess.run(
-        [sys.executable, "-m", "agent.runner.examine", str(path), device or ""],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=_TIMEOUT_SECONDS,
-        check=False,
-        env=child_environment(),
-    )
+    child = ask_child("agent.runner.examine", [str(path), device or ""], _TIMEOUT_SECONDS)
     lines = child.stdout.splitlines()
     if child.returncode != 0 or not lines:
         raise ModelRefused(f"llama.cpp died on {path.name} (exit code {child.returncode}): {last_words(child.stderr)}")
     answer: dict[str, Any] = json.loads(lines[-1])
     if "error" in answer:
-        raise ModelRefused(f"{answer['error']} ({last_words(child.stderr)})")
+        cause = InfraError if answer["infra"] else ModelRefused
+        raise cause(f"{answer['error']}")
     return answer
 
 
@@ -66,7 +59,7 @@ def _answer(path: Path, device: str | None) -> dict[str, Any]:
                 },
             }
     except AgentError as error:
-        return {"error": str(error)}
+        return {"error": str(error), "infra": isinstance(error, InfraError)}
 
 
 if __name__ == "__main__":

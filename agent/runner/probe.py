@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import DeviceMissing, EngineUnavailable
-from agent.runner.supervise import child_environment
+from agent.runner.supervise import ask_child
 
 _TIMEOUT_SECONDS = 120
 
@@ -48,15 +46,7 @@ def probe() -> Probe:
     Raises:
         EngineUnavailable: it cannot be loaded, or it died while it was asked.
     """
-    child = subprocess.run(
-        [sys.executable, "-m", "agent.runner.probe"],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=_TIMEOUT_SECONDS,
-        check=False,
-        env=child_environment(),
-    )
+    child = ask_child("agent.runner.probe", [], _TIMEOUT_SECONDS)
     lines = child.stdout.splitlines()
     if child.returncode != 0 or not lines:
         words = (child.stderr.strip().splitlines() or ["it said nothing"])[-1]

@@ -12,10 +12,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from agent.errors import InfraError
 from agent.lanes.result import LaneResult, Status
 from agent.runner.job import Job
 
@@ -91,6 +92,7 @@ class _Attempt:
         self._timed_out = False
         self._current: str | None = None
         self._stopped: tuple[Status, str] | None = None
+        self._code = 0
         self.results: dict[str, LaneResult] = {}
         self.loaded: Mapping[str, Any] = {}
         self.log = ""
@@ -102,13 +104,7 @@ class _Attempt:
 
     def unfinished(self, lane: str) -> LaneResult:
         """The result of a lane that this child did not reach."""
-        if self._stopped:
-            status, message = self._stopped
-        elif self._timed_out:
-            status, message = Status.INFRA, "not reached before the time-out of the leg"
-        else:
-            status, message = Status.FAIL, f"llama.cpp died before the first lane: {last_words(self.log)}"
-        return LaneResult(lane=lane, status=status, comparisons=0, summary=message, problems=(message,))
+        return self._without_result(lane, *(self._stopped or self._cause_of_death("before the first lane")))
 
     def run(self) -> None:
         """Start the child, follow it to its end, and account for the lane in which it died."""
@@ -130,10 +126,14 @@ class _Attempt:
             finally:
                 watchdog.cancel()
                 _kill_group(child)
+                for pipe in filter(None, (child.stdin, child.stdout)):
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
+                self._code = child.returncode
                 log.seek(0)
                 self.log = log.read()[-_LOG_TAIL:]
         if self._current is not None:
-            self._finish(self._death_of(self._current, child.returncode))
+            self._finish(self._without_result(self._current, *self._cause_of_death("in this lane")))
 
     def _follow(self, child: subprocess.Popen[str]) -> None:
         if child.stdin is None or child.stdout is None:
@@ -142,7 +142,8 @@ class _Attempt:
             child.stdin.write(self._job.to_line() + "\n")
             child.stdin.flush()
         for line in child.stdout:
-            self._take(json.loads(line))
+            if line.endswith("\n"):  # a child that is killed may leave half a line
+                self._take(json.loads(line))
         with contextlib.suppress(BrokenPipeError):
             child.stdin.close()
         child.wait()
@@ -164,18 +165,42 @@ class _Attempt:
         self._current = None
         self._observer.lane_finished(result)
 
-    def _death_of(self, lane: str, code: int) -> LaneResult:
-        if self._timed_out:
-            status, message = Status.INFRA, "stopped by the time-out of the leg"
-        elif code == -signal.SIGKILL:
-            status, message = Status.INFRA, "killed by the system (SIGKILL): most often out of memory"
-        else:
-            status, message = Status.FAIL, f"llama.cpp died ({_how(code)}): {last_words(self.log)}"
+    @staticmethod
+    def _without_result(lane: str, status: Status, message: str) -> LaneResult:
         return LaneResult(lane=lane, status=status, comparisons=0, summary=message, problems=(message,))
+
+    def _cause_of_death(self, when: str) -> tuple[Status, str]:
+        if self._timed_out:
+            return Status.INFRA, f"stopped by the time-out of the leg {when}"
+        if self._code == -signal.SIGKILL:
+            return Status.INFRA, f"killed by the system {when} (SIGKILL): most often out of memory"
+        if self._code >= 0:
+            return Status.INFRA, f"the child process ended {when} (exit code {self._code}): {last_words(self.log)}"
+        return Status.FAIL, f"llama.cpp died {when} ({signal.Signals(-self._code).name}): {last_words(self.log)}"
 
     def _time_out(self, child: subprocess.Popen[str]) -> None:
         self._timed_out = True
         _kill_group(child)
+
+
+def ask_child(module: str, arguments: Sequence[str], timeout_seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run a module that answers one question about llama.cpp and ends.
+
+    Raises:
+        InfraError: it did not end in time.
+    """
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", module, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_seconds,
+            check=False,
+            env=child_environment(),
+        )
+    except subprocess.TimeoutExpired:
+        raise InfraError(f"llama.cpp did not answer within {timeout_seconds:.0f} s") from None
 
 
 def child_environment() -> dict[str, str]:
@@ -197,7 +222,3 @@ def _kill_group(child: subprocess.Popen[str]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-
-
-def _how(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.twin.errors import TwinBuildFailed
+from agent.errors import TwinBuildFailed
 from agent.twin.layout import Shape, stored_as
 from agent.twin.metadata import write_gguf
 from agent.twin.recipe import Recipe

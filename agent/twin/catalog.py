@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from agent.twin.errors import NoRecipe
+from agent.errors import NoRecipe
 from agent.twin.recipe import Recipe
 from agent.twin.recipes import FAMILY_GROUPS, GROUPS
 

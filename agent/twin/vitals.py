@@ -238,7 +238,8 @@ def _note_leaf(address: int, seen: _Seen) -> None:
         tensor = _Tensor.from_address(address)
     name = tensor.name.decode(errors="replace")
     if _CACHE.match(name):
-        seen.caches[name] = address
+        if address not in seen.caches.values():  # an indexer's cache may have the name of the main one
+            seen.caches[name if name not in seen.caches else f"{name}#{len(seen.caches)}"] = address
     elif tensor.op == _OP_NONE and tensor.type == _F32 and (_LAYER.match(name) or name.endswith((".weight", ".bias"))):
         seen.weights[name] = address
     elif name == _POSITIONS:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -29,6 +30,9 @@ from matrixgen.plan import build_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# as in the children of a real run, and before llama.cpp is loaded: waiting threads sleep
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # families whose twins are small, one of each way to keep state
 SMALL = ("qwen3-dense", "lfm2", "rwkv7", "glm47-flash")
 
@@ -42,8 +46,9 @@ class Result:
     err: str
 
 
+T = TypeVar("T")
 Cli = Callable[..., Result]
-Subjects = Callable[..., Subject]
+Subjects = Callable[[str], Subject]
 Legs = Callable[..., Leg]
 
 
@@ -65,25 +70,33 @@ def twin() -> Callable[[str], Path]:
     return build
 
 
+def changed(value: T, **fields: Any) -> T:
+    """A copy of a frozen value with other fields, be it a dataclass or a named tuple."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(value, **fields)
+    copy: T = value._replace(**fields)  # type: ignore[attr-defined]
+    return copy
+
+
 def row_of(manifest: Manifest, name: str) -> Family:
     """The row of a family; for an architecture that no row is called after, a row made for it."""
     if any(family.family == name for family in manifest.families):
         return manifest.family(name)
-    return dataclasses.replace(manifest.family("qwen3-dense"), family=name, arch=name)
+    return changed(manifest.family("qwen3-dense"), family=name, arch=name)
 
 
 @pytest.fixture(scope="session")
 def subjects(manifest: Manifest, twin: Callable[[str], Path]) -> Iterator[Subjects]:
-    """Load the twin of a family, or of an architecture without one, in this process, once; as a subject of any type."""
-    loaded: dict[tuple[str, type[Subject]], Subject] = {}
+    """Load the twin of a family, or of an architecture without one, in this process, once."""
+    loaded: dict[str, Subject] = {}
     contracts = load_contracts(manifest.root)
 
-    def load(family: str, kind: type[Subject] = Subject) -> Subject:
-        if (family, kind) not in loaded:
+    def load(family: str) -> Subject:
+        if family not in loaded:
             row, path = row_of(manifest, family), twin(family)
             expectations = Expectations(family=row, random_weights=True, recorded=contracts.get(row.arch or ""))
-            loaded[family, kind] = kind(Model(path, choose_device("cpu")), read_model_header(path), expectations, 1)
-        return loaded[family, kind]
+            loaded[family] = Subject(Model(path, choose_device("cpu")), read_model_header(path), expectations, 1)
+        return loaded[family]
 
     yield load
     for subject in loaded.values():
@@ -109,7 +122,7 @@ def legs(plans: Callable[..., Plan]) -> Legs:
     def leg(family: str, *lanes: str, subject: str = "twin", event: str = "pull-request") -> Leg:
         (found,) = plans(family, subject=subject, event=event).legs
         kept = tuple(lane for lane in found.lanes if not lanes or lane.name in lanes)
-        return dataclasses.replace(found, lanes=kept)
+        return changed(found, lanes=kept)
 
     return leg
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from agent.errors import (
     AccessDenied,
     ArtifactGone,
+    LinkExpired,
     NetworkFailed,
     Offline,
     RevisionMoved,
@@ -19,12 +22,14 @@ from agent.store.sources.http import new_session, open_range, raise_for_answer, 
 from agent.store.sources.source import Remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.file_download import HfFileMetadata
 
     from agent.store.patience import Patience
+    from agent.store.sources.source import Stream
     from agent.store.wanted import Wanted
 
 
@@ -59,14 +64,10 @@ class HubSource:
         url = hf_hub_url(wanted.repo, wanted.path, revision=wanted.revision, endpoint=self._endpoint)
         metadata = self._ask(url, wanted, patience)
         _require_same(metadata, wanted, self.name)
-        headers = {}
-        if self._token and urlsplit(metadata.location)[:2] == urlsplit(self._endpoint)[:2]:
-            headers["Authorization"] = f"Bearer {self._token}"
-        yield Remote(
-            size=metadata.size,
-            ranges=True,
-            open=lambda start, end: open_range(self._session, metadata.location, start, end, patience, headers),
-        )
+        at_home = urlsplit(metadata.location)[:2] == urlsplit(self._endpoint)[:2]
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token and at_home else {}
+        connect = partial(open_range, self._session, metadata.location, patience=patience, headers=headers)
+        yield Remote(size=metadata.size, ranges=True, open=connect if at_home else partial(_signed, connect))
 
     def _ask(self, url: str, wanted: Wanted, patience: Patience) -> HfFileMetadata:
         from huggingface_hub import get_hf_file_metadata
@@ -80,6 +81,16 @@ class HubSource:
             raise _named(error, wanted, with_token=self._token is not None) from None
         except (HTTPError, OSError, ValueError) as error:
             raise NetworkFailed(f"{shown_address(url)}: {type(error).__name__}: {scrub(error)}") from None
+
+
+@contextlib.contextmanager
+def _signed(connect: Callable[..., AbstractContextManager[Stream]], start: int, end: int | None) -> Iterator[Stream]:
+    """Connect to an address that holds its own permission, which ends after a while: the hub is asked for a new one."""
+    try:
+        with connect(start, end) as stream:
+            yield stream
+    except AccessDenied as error:
+        raise LinkExpired(str(error).removeprefix(f"{error.cause}: ")) from None
 
 
 def _named(error: HfHubHTTPError, wanted: Wanted, *, with_token: bool) -> StoreError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import (
@@ -104,9 +105,9 @@ class S3Source:
             if answer["ETag"] != tag:  # not every store knows If-Match
                 answer["Body"].close()
                 raise ObjectChanged(f"{where} was replaced while it was read: it is fetched from its beginning")
-            ranged = answer["ResponseMetadata"]["HTTPStatusCode"] == 206
+            found = re.match(r"bytes (\d+)-", answer.get("ContentRange") or "")  # some answer a range with status 200
             with contextlib.closing(answer["Body"]) as body:
-                yield Stream(start=start if ranged else 0, total=size, chunks=_chunks(body, where))
+                yield Stream(start=int(found[1]) if found else 0, total=size, chunks=_chunks(body, where))
 
         return Remote(size=size, ranges=True, open=open_object)
 
@@ -170,12 +171,13 @@ def _named(error: ClientError, where: str) -> StoreError:
 
 
 def _unreachable(error: Exception, where: str) -> StoreError:
+    from botocore.exceptions import ConnectionError as NoConnection
     from botocore.exceptions import HTTPClientError, NoCredentialsError, PartialCredentialsError
 
     if isinstance(error, NoCredentialsError | PartialCredentialsError):
         return AccessDenied(
             f"{where}: no credentials are set: see AWS_PROFILE, or add ?profile=NAME or ?anonymous=1 to the source"
         )
-    if isinstance(error, HTTPClientError):
+    if isinstance(error, HTTPClientError | NoConnection):
         return NetworkFailed(f"{where}: {scrub(error)}")
     return SourceRefused(f"{where}: {scrub(error)}")

@@ -52,7 +52,7 @@ def _parse(text: str, spool_folder: Path | None) -> Source:
     }
     if kind in makers and (colon or kind in ("hub", "hub-cache")):
         return makers[kind](rest)
-    if re.match(r"[a-z][\w+.-]+:", text):
+    if not text or re.match(r"[a-z][\w+.-]+:", text):
         raise _unknown(text)
     return _folder(Path(text).expanduser())
 

@@ -145,4 +145,4 @@ MISTRAL4 = attention_only(
 )
 
 RECIPES = (DEEPSEEK2, DEEPSEEK32, GLM_DSA, MINICPM3, MISTRAL4)
-FAMILY_RECIPES: Mapping[str, Recipe] = {"glm47-flash": GLM47_FLASH, "glm-4.7-flash": GLM47_FLASH}
+FAMILY_RECIPES: Mapping[str, Recipe] = {"glm47-flash": GLM47_FLASH}

@@ -289,4 +289,26 @@ _SIGMOID = (
     ),
 )
 
-RECIPES = (QWEN3MOE, MINIMAX_M2, LAGUNA, *_SOFTMAX, *_SIGMOID)
+MINIMAX_M3 = attention_only(
+    "minimax-m3",
+    seed=4,
+    metadata={
+        **transformer(rope_base=5e6, rope__dimension_count=16, leading_dense_block_count=3),
+        **experts(
+            expert_gating_func=2,
+            expert_shared_count=1,
+            expert_weights_norm=True,
+            expert_weights_scale=2.0,
+            attention__indexer__head_count=2,
+            attention__indexer__key_length=32,
+            attention__indexer__top_k=2,
+            attention__indexer__block_size=4,
+            attention__indexer__local_blocks=1,
+        ),
+    },
+    source="llama.cpp's converter of MiniMaxAI/MiniMax-M3: dense layers first, then an indexer that picks blocks of tokens",
+    notes="8 layers, 2 of 8 experts; the indexer picks 2 blocks of 4 tokens, one head for each key head",
+    omit=_NO_BIAS,
+)
+
+RECIPES = (QWEN3MOE, MINIMAX_M2, MINIMAX_M3, LAGUNA, *_SOFTMAX, *_SIGMOID)

@@ -64,7 +64,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args: Any) -> None:
         """Say nothing."""
 
-    def date_time_string(self, timestamp: float | None = None) -> str:
+    def date_time_string(self, timestamp: float | None = None) -> str:  # noqa: ARG002 - the base class gives it
         """The server's clock."""
         return formatdate(time.time() + self.hub.date, usegmt=True)
 
@@ -79,7 +79,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _serve(self, planned: list[tuple[int, dict[str, str]]]) -> None:
         hub = self.hub
         hub.requests[self.command] += 1
-        hub.seen.append((self.command, self.path, dict(self.headers)))
+        hub.seen.append((self.command, self.path, {name.lower(): value for name, value in self.headers.items()}))
         if planned:
             status, headers = planned.pop(0)
             self._refuse(status, headers)
@@ -95,7 +95,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         data = hub.files.get((repo, revision, path))
         if data is None:
             repos, revisions = {key[0] for key in hub.files}, {key[:2] for key in hub.files}
-            code = "RepoNotFound" if repo not in repos else "RevisionNotFound" if (repo, revision) not in revisions else "EntryNotFound"
+            code = "EntryNotFound" if (repo, revision) in revisions else "RevisionNotFound"
+            code = code if repo in repos else "RepoNotFound"
             self._refuse(404, {"X-Error-Code": code, "X-Error-Message": code})
         elif self.command == "HEAD":
             self._announce(data, revision)
@@ -115,7 +116,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         headers |= self.hub.announce
         if self.hub.cdn:
             self.send_response(302)
-            headers |= {"Location": f"{self.hub.cdn}/cdn{self.path}?X-Amz-Signature=c0ffee&Expires=1", "Content-Length": "0"}
+            headers |= {
+                "Location": f"{self.hub.cdn}/cdn{self.path}?X-Amz-Signature=c0ffee&Expires=1",
+                "Content-Length": "0",
+            }
         else:
             self.send_response(200)
             headers |= {"Content-Length": str(len(data))}

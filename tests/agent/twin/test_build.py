@@ -12,7 +12,7 @@ import pytest
 
 from agent.twin.build import build_twin
 from agent.twin.catalog import FAMILY_RECIPES, RECIPES, recipe_for
-from agent.twin.errors import NoRecipe, TwinBuildFailed
+from agent.errors import NoRecipe, TwinBuildFailed
 from agent.twin.recipe import Recipe
 
 pytest.importorskip("llama_cpp")

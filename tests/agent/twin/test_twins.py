@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -138,7 +139,7 @@ def test_pattern_is_what_the_graph_says(name: str, folder: Path) -> None:
     attention: set[int] = set()
     recurrent: set[int] = set()
     for cache_name in caches:
-        layer = int("".join(filter(str.isdigit, cache_name.rpartition("_l")[2] or cache_name.rpartition("-")[2])))
+        layer = int(re.findall(r"(?:_l|-)(\d+)", cache_name)[0])
         recurrent_kind = cache_name.startswith(("cache_r", "cache_s", "conv_states", "mamba_"))
         (recurrent if recurrent_kind else attention).add(layer)
     shared = recipe.metadata.get("attention.shared_kv_layers", 5 if recipe.architecture == "gemma3n" else 0)

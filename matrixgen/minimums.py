@@ -1,0 +1,51 @@
+"""The least number of comparisons that make a pass of a lane count, from the parameters that the plan gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Count = Callable[[Mapping[str, Any]], int]
+
+
+def _positions(params: Mapping[str, Any]) -> int:
+    """Every position of the prompt and every decode step."""
+    return int(params["prompt_tokens"]) + int(params["decode_steps"])
+
+
+def _restored(params: Mapping[str, Any]) -> int:
+    """One topology: its end, then greedy steps; its end, then the suffix and greedy steps."""
+    return 2 + 2 * int(params["decode_steps"]) + int(params["suffix_tokens"])
+
+
+def _hits(params: Mapping[str, Any]) -> int:
+    return _restored(params) * int(params["hit_repeats"])
+
+
+def _determinism(params: Mapping[str, Any]) -> int:
+    """Repeats of the whole model after the first, of the second stage, and one run of each other micro-batch."""
+    return _positions(params) * (2 * int(params["repeats"]) - 1 + len(params["micro_batches"]))
+
+
+_LEAST: Mapping[str, Count] = {
+    "single-step": _positions,
+    "chain": _positions,
+    "boundary-sweep": _positions,
+    "dtype-matrix": lambda params: _positions(params) * len(params["wires"]),
+    "state-handoff": _restored,
+    "cache-resident": _hits,
+    "cache-recurrent": _hits,
+    "determinism": _determinism,
+}
+
+
+def least_comparisons(lane: str, params: Mapping[str, Any]) -> int:
+    """A lower bound, never below 1, for a model that has one legal cut: how many there are is known to the agent only.
+
+    A lane of which nothing more is known, or whose parameters are not those that it should have, owes one comparison.
+    """
+    count = _LEAST.get(lane)
+    try:
+        return max(1, count(params)) if count else 1
+    except (KeyError, TypeError, ValueError):
+        return 1

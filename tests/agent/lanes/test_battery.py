@@ -1,0 +1,203 @@
+"""Whole batteries: all lanes that a family owes, on real models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent.engine.session import Logits, Session, Shape, Tap, Tokens
+from agent.lanes.catalog import LANES
+from agent.lanes.result import LaneResult, Status
+from agent.lanes.subject import Expectations, Subject
+from agent.receipt.receipt import read_receipt
+from matrixgen.manifest import Manifest
+from tests.agent.conftest import Cli, Legs, Subjects, changed
+
+# dense, hybrid, and recurrent with a sideband
+FAMILIES = ("qwen3-dense", "lfm2", "rwkv7")
+
+
+def run(subject: Subject, lane: str, params: Mapping[str, Any]) -> LaneResult:
+    """One lane."""
+    return LANES[lane].run(subject, params)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_whole_battery_passes_on_a_sound_model(subjects: Subjects, legs: Legs, family: str) -> None:
+    """Every lane that the family owes passes, compares something and has no problem."""
+    subject, leg = subjects(family), legs(family)
+    assert len(leg.lanes) >= 10
+    for lane in leg.lanes:
+        result = run(subject, lane.name, lane.params)
+        assert result.lane == lane.name
+        assert result.status is Status.PASS, result.problems
+        assert result.comparisons > 0
+        json.dumps(result.to_json(), allow_nan=False, default=lambda value: value.item())
+
+
+def params_of(legs: Legs, family: str, lane: str) -> Mapping[str, Any]:
+    """The parameters that the battery gives a lane."""
+    return next(spec.params for spec in legs(family).lanes if spec.name == lane)
+
+
+def test_what_is_measured_is_what_was_run(subjects: Subjects, legs: Legs) -> None:
+    """The figures of a receipt come from the model: cuts, topologies, bytes and the width of the hidden state."""
+    subject = subjects("lfm2")
+    assert run(subject, "inspect", {}).measurements["legal_cuts"] == list(range(1, 16))
+    sweep = run(subject, "boundary-sweep", params_of(legs, "lfm2", "boundary-sweep"))
+    assert sweep.measurements["cuts"] == list(range(1, 16))
+    assert sweep.measurements["exact"] == 15
+    assert sweep.measurements["single_kind_stages"]
+    cached = run(subject, "cache-recurrent", params_of(legs, "lfm2", "cache-recurrent"))
+    figures = cached.measurements
+    assert figures["topologies"] == ["one-stage", "split-first", "split-middle", "split-final"]
+    assert 0 < figures["recurrent_bytes"] < figures["state_bytes"]
+    policy = run(subject, "cache-policy", {})
+    assert policy.measurements["attention_first_stages"] > 0
+
+
+def test_a_purely_recurrent_model_has_no_kv_bytes(subjects: Subjects, legs: Legs) -> None:
+    """All of its exported state is recurrent."""
+    result = run(subjects("rwkv7"), "cache-recurrent", params_of(legs, "rwkv7", "cache-recurrent"))
+    assert result.status is Status.PASS
+    assert result.measurements["recurrent_bytes"] == result.measurements["state_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("lane", "change", "words"),
+    [
+        ("inspect", {"arch": "llama"}, "the row qwen3-dense says 'llama'"),
+        ("cache-policy", {"cache": "KvRecurrent"}, "the layers call for ResidentKv, the row qwen3-dense says KvRecurrent"),
+        ("cache-policy", {"cache": "disabled"}, "the row qwen3-dense says disabled"),
+        ("cache-policy", {"cache": "other"}, "the row qwen3-dense says other"),
+    ],
+)
+def test_a_row_that_says_otherwise_fails_its_lane(
+    subjects: Subjects, manifest: Manifest, lane: str, change: dict[str, Any], words: str
+) -> None:
+    """What the manifest says of the family is compared with the file."""
+    subject = subjects("qwen3-dense")
+    row = changed(manifest.family("qwen3-dense"), **change)
+    result = run(with_expectations(subject, Expectations(family=row, random_weights=True)), lane, {})
+    assert result.status is Status.FAIL
+    assert any(words in problem for problem in result.problems)
+
+
+def with_expectations(subject: Subject, expectations: Expectations) -> Subject:
+    """The same model, of which something else is expected."""
+    return Subject(subject.model, subject.header, expectations, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"frontier": ("l_out-{k-1}", "extra@0")}, "extra@0 no longer crosses a cut"),
+        ({"frontier": ()}, "l_out-{k-1} now crosses a cut"),
+        ({"tokens": True}, "token ids no longer cross"),
+        ({"caches": ("k+v", "r+s")}, "caches were k+v, r+s and are k+v"),
+        ({"shared_state": True}, "layers no longer read the caches of layers below"),
+    ],
+)
+def test_a_contract_other_than_the_recorded_one_fails(
+    subjects: Subjects, change: dict[str, Any], words: str
+) -> None:
+    """Every part of the record is compared and the difference is said in words."""
+    subject = subjects("qwen3-dense")
+    recorded = subject.expectations.recorded
+    assert recorded is not None
+    expectations = changed(subject.expectations, recorded=changed(recorded, **change))
+    result = run(with_expectations(subject, expectations), "contract", {})
+    assert result.status is Status.FAIL
+    assert any(words in problem for problem in result.problems), result.problems
+
+
+def test_an_architecture_without_a_record_says_so(subjects: Subjects) -> None:
+    """The lane passes on what it can compare, and notes that nothing was recorded."""
+    subject = subjects("qwen3-dense")
+    expectations = changed(subject.expectations, recorded=None)
+    result = run(with_expectations(subject, expectations), "contract", {})
+    assert result.status is Status.PASS
+    assert result.notes == ("no contract is recorded for this architecture",)
+
+
+@pytest.mark.parametrize(
+    ("policy", "status"),
+    [("required", Status.FAIL), ("validated", Status.FAIL), ("rejected", Status.PASS), ("untested", Status.PASS)],
+)
+def test_the_wire_policy_is_judged_on_real_weights(
+    subjects: Subjects, manifest: Manifest, legs: Legs, policy: str, status: Status
+) -> None:
+    """A wire that changes tokens fails where the row promises it; on random weights it is measured only."""
+    row = manifest.family("qwen3-dense")
+    row = changed(row, wire=changed(row.wire, q8=policy))
+    params = {**params_of(legs, "qwen3-dense", "dtype-matrix"), "wires": ["q8"]}
+    subject = _Noisy.of(subjects("qwen3-dense"), Expectations(family=row, random_weights=False))
+    result = run(subject, "dtype-matrix", params)
+    assert result.measurements["q8"]["cuts_with_other_tokens"] > 0
+    assert result.status is status, result.problems
+    random = _Noisy.of(subjects("qwen3-dense"), Expectations(family=row, random_weights=True))
+    assert run(random, "dtype-matrix", params).status is Status.PASS
+
+
+class _OtherTokens(Session):
+    """Sees other tokens than those of the reference, so that the greedy choice is another one."""
+
+    def decode(self, tokens: Tokens, position: int, sequence: int = 0, tap: Tap | None = None) -> Logits:
+        logits = super().decode(tokens, position, sequence, tap)
+        return np.roll(logits, 1, axis=1)
+
+
+class _Noisy(Subject):
+    """A model whose upper stages choose other tokens, as quantised frames can make them."""
+
+    @classmethod
+    def of(cls, subject: Subject, expectations: Expectations) -> Subject:
+        return cls(subject.model, subject.header, expectations, 1)
+
+    def session(self, shape: Shape) -> Session:
+        return _OtherTokens(self.model, shape)
+
+
+@pytest.fixture(scope="module")
+def tier_1(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the receipts of whole runs."""
+    return tmp_path_factory.mktemp("tier-1")
+
+
+def certify_tier_1(process: Cli, folder: Path) -> list[dict[str, Any]]:
+    """The receipts of one run, as printed."""
+    done = process("certify", "--tier", "1", "--twin", "--json", "--receipts", folder)
+    assert done.code == 0, done.err
+    assert done.err == ""
+    receipts: list[dict[str, Any]] = json.loads(done.out)
+    return receipts
+
+
+@pytest.mark.slow
+def test_all_of_tier_1_passes_and_says_the_same_twice(process: Cli, tier_1: Path, manifest: Manifest) -> None:
+    """Each Tier 1 family has a receipt with every owed lane passed; a second run differs in times and digests alone."""
+    first = certify_tier_1(process, tier_1 / "first")
+    families = sorted(family.family for family in manifest.families if family.tier == 1)
+    assert [receipt["family"]["family"] for receipt in first] == families
+    for receipt in first:
+        assert receipt["status"] == "pass"
+        assert len(receipt["lanes"]) >= 10
+        for lane in receipt["lanes"]:
+            assert lane["status"] == "pass", lane
+            assert lane["comparisons"] > 0
+        on_disk = read_receipt(tier_1 / "first" / receipt["leg"] / "receipt.json")
+        assert on_disk.to_json() == receipt
+    second = certify_tier_1(process, tier_1 / "second")
+    assert [timeless(receipt) for receipt in second] == [timeless(receipt) for receipt in first]
+
+
+def timeless(receipt: dict[str, Any]) -> dict[str, Any]:
+    """A receipt without what differs from run to run."""
+    kept = {key: value for key, value in receipt.items() if key not in ("started_at", "finished_at", "digest", "log")}
+    kept["lanes"] = [{key: value for key, value in lane.items() if key != "seconds"} for lane in receipt["lanes"]]
+    return kept
