@@ -23,7 +23,7 @@ add_options() {
   local value
   while IFS= read -r value; do
     if [ -n "$value" ]; then arguments+=("$1=$value"); fi
-  done < <(printf '%s' "$2" | tr -s ' ,\t\r\n' '\n\n\n\n\n'; echo)
+  done < <(printf '%s' "$2" | tr -s ',[:space:]' '\n'; echo)
 }
 
 # require_name WHAT VALUE: the value is usable in an artifact's name and holds no dot, so that no name is a prefix of another.

@@ -21,6 +21,7 @@ from agent.header.role import require_causal
 from agent.lanes.result import LaneResult, Status
 from agent.receipt.receipt import Receipt, TestedFile, TestedSubject, write_receipt
 from agent.receipt.surroundings import describe_run, describe_runner
+from agent.runner import refuse
 from agent.runner.job import Job
 from agent.runner.supervise import Outcome, supervise
 from agent.store.store import Store
@@ -31,7 +32,7 @@ from agent.twin.from_header import recipe_of_header
 from agent.twin.recipe import Recipe
 from matrixgen.leg import Leg, Plan
 
-_TWIN_PROVES = "the graph, the contract of every cut and the layout of state, on this build, for this architecture and layer pattern"
+_TWIN_PROVES = "the graph, the contract of every cut and the layout of state, on this build, for this layer pattern"
 _TWIN_DOES_NOT = "anything about the real weights, their quantisation or the range of their activations"
 _WEIGHTS_PROVE = (
     "that these files, on this build and device, give the same bits split as whole, for the workloads of the lanes"
@@ -85,8 +86,11 @@ class Options:
 
 def certify(plan: Plan, legs: tuple[Leg, ...], options: Options, reporter: Reporter) -> tuple[Receipt, ...]:
     """Run `legs` of `plan` and return their receipts in the same order."""
-    with ThreadPoolExecutor(max_workers=options.jobs) as pool:
+    pool = ThreadPoolExecutor(max_workers=options.jobs)
+    try:
         return tuple(pool.map(lambda leg: _certify_leg(plan, leg, options, reporter), legs))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # at an interrupt nobody waits for legs that may take hours
 
 
 def _certify_leg(plan: Plan, leg: Leg, options: Options, reporter: Reporter) -> Receipt:
@@ -109,6 +113,8 @@ def _test(
 ) -> tuple[TestedSubject, Outcome]:
     subject = _untested(leg)
     try:
+        if [lane.name for lane in leg.lanes] == [refuse.LANE]:
+            return _test_refusal(leg, observer)
         path = _find_model(leg, options, leases)
         header = read_model_header(path)
         subject = _describe_subject(leg, header, options)
@@ -134,6 +140,16 @@ def _test(
         lanes=tuple((lane.name, lane.params) for lane in leg.lanes),
     )
     return subject, _require_evidence(leg, supervise(job, observer, leg.timeout_minutes * 60))
+
+
+def _test_refusal(leg: Leg, observer: _LegObserver) -> tuple[TestedSubject, Outcome]:
+    """A dropped family has no model to test: that nothing is loaded is the test."""
+    result = refuse.check_refusal(leg.family.arch or leg.family.family)
+    observer.lane_finished(result)
+    subject = replace(
+        _untested(leg), proves="how the build answers a file of this architecture", does_not_prove="anything else"
+    )
+    return subject, _empty_outcome((result,))
 
 
 def _require_evidence(leg: Leg, outcome: Outcome) -> Outcome:

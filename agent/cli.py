@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,6 +119,20 @@ def inspect(path: Path, header_only: bool, device: str | None, as_json: bool) ->
 
 
 @cli.command()
+@click.option(
+    "--receipts", type=click.Path(path_type=Path), default=Path("receipts"), show_default=True, help="Their folder."
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Where the page goes. [default: report.html beside them]"
+)
+def report(receipts: Path, output: Path | None) -> int:
+    """Write one HTML page of all receipts in a folder; it needs no network."""
+    from agent.commands.report import run
+
+    return run(receipts, output)
+
+
+@cli.command()
 @_json
 def devices(as_json: bool) -> int:
     """List the devices that this build of llama.cpp can use here."""
@@ -173,6 +188,12 @@ def record_contracts(families: tuple[str, ...], tiers: tuple[int, ...], manifest
 @_plan
 @click.option(
     "--receipts", type=_PATH, required=True, metavar="DIR", help="Folder that the receipts were downloaded to."
+)
+@click.option(
+    "--builds",
+    type=_PATH,
+    metavar="DIR",
+    help="Folder with the contents.json of each build: trace the libraries to them.",
 )
 @click.option(
     "--repository", envvar="GITHUB_REPOSITORY", metavar="OWNER/NAME", help="Of the run. [env: GITHUB_REPOSITORY]"
@@ -254,6 +275,7 @@ def gate(plan: Path, **options: object) -> int:
 @click.option(
     "--pull-request/--no-pull-request", default=True, show_default=True, help="Open one where a rule refuses the push."
 )
+@click.option("--require-builds", is_flag=True, help="Only if the verdict traced the libraries to the plan's builds.")
 @click.option("--check-run", metavar="NAME", help="Also make a check run of this name on the tested commit.")
 @click.option(
     "--require-check", "require_checks", multiple=True, metavar="NAME", help="Only if this check of the run is green."
@@ -408,7 +430,8 @@ def main() -> None:
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
-        code = 130
+        sys.stdout.flush()
+        os._exit(130)  # threads may still follow children, which end when their pipes close
     except BrokenPipeError:
         code = 141
     except MemoryError:

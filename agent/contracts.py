@@ -80,7 +80,7 @@ def load_contracts(manifests: Path) -> dict[str, RecordedContract]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         return {architecture: RecordedContract.from_json(entry) for architecture, entry in data.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ContractsInvalid(
             f"{path} is not a file of recorded contracts ({error}): restore it, or record it again"
         ) from error

@@ -1,6 +1,7 @@
 """Every way in which skippy-agent can stop: one class a cause, each with its exit code and the next step.
 
-Exit codes: 0 every owed lane passed · 1 a lane failed · 2 bad input · 3 nothing selected · 4 infrastructure.
+Exit codes: 0 every owed lane passed · 1 a lane failed · 2 bad input · 3 nothing selected · 4 infrastructure ·
+5 a file could not be written · 70 a fault of this program.
 """
 
 from __future__ import annotations
@@ -305,8 +306,18 @@ class NoRecipe(AgentError):
     """No twin recipe exists for an architecture or family."""
 
 
+class NoReceipts(AgentError):
+    """A folder that should hold receipts holds none."""
+
+    exit_code: ClassVar[int] = 3
+
+
 class ReceiptInvalid(AgentError):
     """A receipt cannot be read, does not match its schema, or was changed."""
+
+
+class TwinNotStored(InfraError):
+    """A twin could not be written into the cache folder."""
 
 
 class ModelMissing(InfraError):
@@ -357,6 +368,43 @@ class NotAStore(AgentError):
     """A folder that was to be cleaned does not carry the tag of a store."""
 
 
+# -- builds ----------------------------------------------------------------------------------------------------------------
+
+
+class BuildToolMissing(InfraError):
+    """A compiler, cmake or git is not on this machine."""
+
+
+class BuildToolStuck(InfraError):
+    """A compiler, cmake or git did not end in time."""
+
+
+class HeadersUnreadable(AgentError):
+    """Headers are missing, do not compile, or hold what cannot be laid out with certainty."""
+
+
+class LayoutInvalid(AgentError):
+    """A recorded struct layout cannot be read or contradicts itself."""
+
+
+class RustUnsupported(AgentError):
+    """A Rust struct holds what this project does not lay out; the message names the construct. Nothing is guessed."""
+
+
+class PatchesUnreadable(AgentError):
+    """The folder of a patch queue, or a patch in it, cannot be read."""
+
+
+class BuildFailed(AgentError):
+    """llama.cpp could not be patched or built; the message has the end of the log."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class BuildInvalid(AgentError):
+    """An archive of a build is not what it should be: unsafe, incomplete, changed, or of another pin or machine."""
+
+
 # -- the gate --------------------------------------------------------------------------------------------------------------
 
 
@@ -366,6 +414,10 @@ class ReceiptsUnreadable(AgentError):
 
 class ReceiptEdited(ReceiptInvalid):
     """A receipt does not have the digest that it states."""
+
+
+class BuildsUnreadable(AgentError):
+    """The lists of what builds hold are not there, cannot be read, or contradict one another."""
 
 
 class NeedsInvalid(AgentError):

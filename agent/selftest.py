@@ -67,8 +67,11 @@ def run_trials(
         on_leg(leg)
         return trials
 
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
+    pool = ThreadPoolExecutor(max_workers=jobs)
+    try:
         return tuple(trial for trials in pool.map(attempt, legs) for trial in trials)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # at an interrupt nobody waits
 
 
 def _try(

@@ -1,8 +1,8 @@
 """Where the model files of a leg are kept between jobs, and why there.
 
-GitHub evicts the caches of a repository above 10 GB, oldest first, so a set that does not fit pushes out all others and is
-pushed out itself. The decision is made over all rows of the manifest and not over the legs of one plan: otherwise each event
-would find room for other rows, and together they would not fit.
+GitHub evicts the caches of a repository above 10 GB, oldest first: a large set pushes out all others and is pushed out itself. So
+only sets up to a size go there. Each row is decided by its own size and nothing else, so that moving one family never moves the
+files of another; whether all of them together fit the budget is a rule of the manifest (MG035).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable
 
     from matrixgen.family import Family
     from matrixgen.runner import RunnerClass
@@ -20,9 +20,10 @@ QUOTA_GB = 10
 
 
 class Caches(NamedTuple):
-    """caches.json. `budget_gb` is what model files may take of the 10 GB (10^9 bytes each) of a repository."""
+    """caches.json: the first word of every key, and GB (10^9 bytes) for one set of files and for all of a repository."""
 
     prefix: str
+    largest_set_gb: float
     budget_gb: float
 
 
@@ -36,36 +37,20 @@ class CacheChoice(NamedTuple):
 NO_WEIGHTS = CacheChoice("none", "a twin is made on the machine, nothing is fetched")
 
 
-def hosted_choices(caches: Caches, families: Sequence[Family]) -> dict[str, CacheChoice]:
-    """The choice on hosted machines for every row that can have weights, by family.
-
-    Rows take their place in the budget by tier, then by size: a certified family never loses it to one that is in no tier.
-    """
-    rows = [family for family in families if not family.dropped and family.unpinned is None]
-    sizes = {family.family: sum(file.size or 0 for file in family.weight_files) for family in rows}
-    rows.sort(key=lambda family: (family.tier or 9, sizes[family.family], family.family))
-    taken = 0
-    choices = {}
-    for family in rows:
-        size = sizes[family.family]
-        budget = caches.budget_gb * GB
-        if taken + size <= budget:
-            taken += size
-            said = f"{size / GB:.1f} GB; with all before it {taken / GB:.1f} of {caches.budget_gb:g} GB"
-            choices[family.family] = CacheChoice("actions-cache", said)
-        elif size > budget:
-            said = f"{size / GB:.1f} GB is more than the {caches.budget_gb:g} GB that models may take of GitHub's caches"
-            choices[family.family] = CacheChoice("s3", said)
-        else:
-            said = f"{size / GB:.1f} GB on top of {taken / GB:.1f} GB is more than the budget of {caches.budget_gb:g} GB"
-            choices[family.family] = CacheChoice("s3", said)
-    return choices
-
-
-def choose_cache(hosted: Mapping[str, CacheChoice], family: str, runner: RunnerClass, *, weights: bool) -> CacheChoice:
-    """The choice of one leg. A self-hosted machine keeps its own store, whatever the size."""
-    if not weights:
+def choose_cache(caches: Caches, size: int, runner: RunnerClass) -> CacheChoice:
+    """Where a leg with `size` bytes of files keeps them. A self-hosted machine has its own store, whatever the size."""
+    if not size:
         return NO_WEIGHTS
     if runner.self_hosted:
         return CacheChoice("runner-local", f"{runner.name} is self-hosted and keeps its store between jobs")
-    return hosted[family]
+    if size <= caches.largest_set_gb * GB:
+        return CacheChoice("actions-cache", f"{size / GB:.2f} GB, and sets up to {caches.largest_set_gb:g} GB go there")
+    return CacheChoice(
+        "s3", f"{size / GB:.2f} GB is more than the {caches.largest_set_gb:g} GB that go to GitHub's caches"
+    )
+
+
+def cached_bytes(caches: Caches, families: Iterable[Family], systems: int) -> int:
+    """Bytes that all rows of tier 1 and 2 would keep in GitHub's caches, once for each of `systems` hosted systems."""
+    sizes = [family.weight_size for family in families if family.tier in (1, 2) and family.unpinned is None]
+    return systems * sum(size for size in sizes if size <= caches.largest_set_gb * GB)

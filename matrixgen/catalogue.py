@@ -55,8 +55,8 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "MG011": Entry(
         "Two rows have the same family name",
-        "The name is the identity of a row. With two, `move` and `explain` would not know which one is meant, and legs would have "
-        "one id twice.",
+        "The name is the identity of a row. With two, `move` and `explain` would not know which one is meant, and two legs "
+        "would have one id.",
         "Rename one of them, or remove it.",
     ),
     "MG012": Entry(
@@ -178,6 +178,13 @@ CATALOGUE: dict[str, Entry] = {
         "Quarantine is for a while. After its last day somebody decides anew; nothing is left out for ever by being forgotten.",
         "Remove the entry so that the leg runs again, or give a new day with a new reason.",
     ),
+    "MG035": Entry(
+        "The model files of the tiers do not fit GitHub's caches",
+        "GitHub keeps 10 GB of caches for a repository and evicts the oldest above. When more is saved than fits, every set is "
+        "pushed out before it is used again. An error above the 10 GB, a warning above the budget of caches.json.",
+        "Lower `largest_set_gb`, so that larger sets come from S3 or the hub.",
+        severity="warning",
+    ),
     "MG040": Entry(
         "A model file of llama.cpp belongs to no row",
         "A pin may bring a model that nobody has looked at. Whether it can be split is then not known, and not asked.",
@@ -262,7 +269,8 @@ def page(id_: str) -> str:
 def index() -> str:
     """The page that lists all findings."""
     rows = [
-        f"| [{id_}]({id_}.md) | {entry.severity} | {entry.title} | `{entry.command}` |" for id_, entry in CATALOGUE.items()
+        f"| [{id_}]({id_}.md) | {entry.severity} | {entry.title} | `{entry.command}` |"
+        for id_, entry in CATALOGUE.items()
     ]
     return (
         "# Findings\n\n"

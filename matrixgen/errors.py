@@ -102,6 +102,12 @@ class InvalidValue(MatrixgenError):
     """A value given on the command line or by a caller cannot be used."""
 
 
+class NotFresh(MatrixgenError):
+    """The last verdict is too old, not green, or not there: nobody has been testing."""
+
+    exit_code = 1
+
+
 class CannotWrite(MatrixgenError):
     """A file could not be written; nothing was changed."""
 

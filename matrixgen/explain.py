@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from matrixgen.battery import BY_HAND, UNTRUSTED_EVENTS
-from matrixgen.caches import hosted_choices
 from matrixgen.errors import NoRunnerFits, NothingSelected
 from matrixgen.plan import battery_of, build_plan
 from matrixgen.report import count, gigabytes
@@ -43,19 +42,16 @@ def _row(manifest: Manifest, family: Family, line: int) -> Iterator[str]:
     yield f"  why           {family.reason or 'no reason is given'}"
     yield f"  architecture  {family.arch or 'none: a shared helper'}, {family.shape}; the file's header must say the same"
     yield f"  status        {family.status}, priority {family.priority}"
-    size = sum(file.size or 0 for file in family.weight_files)
+    size = family.weight_size
     pinned = f"{count(len(family.weight_files), 'file')}, {gigabytes(size)}, pinned"
     yield f"  weights       {family.unpinned or pinned}"
-    choice = hosted_choices(manifest.caches, manifest.families).get(family.family)
-    if choice:
-        yield f"  hosted cache  {choice.store}: {choice.reason}"
     for entry in manifest.quarantine:
         if entry.family == family.family:
             yield f"  quarantine    {entry.backend or 'all backends'}: {entry.said}"
 
 
 def _machines(manifest: Manifest, family: Family) -> Iterator[str]:
-    size = 0 if family.unpinned else sum(file.size or 0 for file in family.weight_files)
+    size = 0 if family.unpinned else family.weight_size
     yield "  machines"
     for runner in manifest.runners:
         lacking = needs_of(size, runner.backend).shortfall(runner)

@@ -120,6 +120,11 @@ class Family:
         """Files of the artifact, then of the projector."""
         return tuple(f for artifact in (self.artifact, self.projector) if artifact is not None for f in artifact.files)
 
+    @property
+    def weight_size(self) -> int:
+        """Bytes of the weight files whose size is known."""
+        return sum(file.size or 0 for file in self.weight_files)
+
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Family:
         """From one row that matches the schema."""

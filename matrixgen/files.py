@@ -37,6 +37,20 @@ def write_atomically(path: Path, text: str) -> None:
         raise CannotWrite(f"cannot write {path}: {reason}; nothing was changed") from None
 
 
+def sha256_of(path: Path) -> str:
+    """SHA-256 of the bytes of a file, in hex. Raises InvalidValue."""
+    import hashlib
+
+    from matrixgen.errors import InvalidValue
+
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidValue(f"cannot read {path}: {reason}; name the files of the corpus one by one") from None
+
+
 def _umask() -> int:
     current = os.umask(0)
     os.umask(current)

@@ -31,7 +31,7 @@ class Job(NamedTuple):
 
 
 def jobs_of(legs: Sequence[Leg], *, pack_minutes: int = 0, kept: Container[str] | None = None) -> list[Job]:
-    """The jobs of `legs`, in the order of their first leg; with `kept`, only of the legs with these ids.
+    """The jobs of `legs`, in the order of the family and backend of their first leg; with `kept`, only of the legs with these ids.
 
     Legs that take at most half of `pack_minutes` are packed into jobs that take at most `pack_minutes`, and all about the same
     time: the longest leg goes first, always to the job with the least work (longest processing time first).
@@ -46,7 +46,7 @@ def jobs_of(legs: Sequence[Leg], *, pack_minutes: int = 0, kept: Container[str] 
             jobs.append(_job((leg,)))
     for group in groups.values():
         jobs += [_job(tuple(sorted(bin_, key=lambda leg: leg.id))) for bin_ in _balanced(group, pack_minutes * 60)]
-    return sorted(jobs, key=lambda job: job.legs[0].id)
+    return sorted(jobs, key=lambda job: (job.legs[0].family.family, job.legs[0].backend))
 
 
 def chunks_of(jobs: Sequence[Job]) -> list[tuple[str, Sequence[Job]]]:
@@ -78,7 +78,7 @@ def _job(legs: tuple[Leg, ...]) -> Job:
     hosted = "self-hosted" not in first.runs_on
     return Job(
         id=f"pack-{sha256_hex(ids)[:12]}@{first.backend}",
-        name=f"{len(legs)} families ({first.backend}): {first.family.family} to {legs[-1].family.family}",
+        name=f"{first.family.family} to {legs[-1].family.family}, {len(legs)} families ({first.backend})",
         legs=legs,
         timeout_minutes=limits.cap_minutes(sum(leg.timeout_minutes for leg in legs), self_hosted=not hosted),
     )

@@ -104,7 +104,10 @@ def plan_keys(manifest: Manifest, plan: Plan) -> list[tuple[str, Key]]:
     ]
     version = plan.pin.cache_version
     keys += [
-        (leg.id, model_key(leg.family.family, leg.files, os=runners[leg.runner].os, cache_version=version, prefix=prefix))
+        (
+            leg.id,
+            model_key(leg.family.family, leg.files, os=runners[leg.runner].os, cache_version=version, prefix=prefix),
+        )
         for leg in plan.legs
         if leg.files
     ]

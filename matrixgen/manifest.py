@@ -92,7 +92,11 @@ def _build(root: Path, data: Mapping[str, Any]) -> Manifest:
         pin=Pin.from_json(data["pin"]),
         batteries=Batteries.from_json(data["batteries"]),
         runners=tuple(RunnerClass.from_json(entry) for entry in data["runners"]["runners"]),
-        caches=Caches(prefix=data["caches"]["prefix"], budget_gb=data["caches"]["actions_cache_budget_gb"]),
+        caches=Caches(
+            prefix=data["caches"]["prefix"],
+            largest_set_gb=data["caches"]["largest_set_gb"],
+            budget_gb=data["caches"]["actions_cache_budget_gb"],
+        ),
         quarantine=tuple(Quarantined.from_json(entry) for entry in data["quarantine"]["quarantine"]),
         root=root,
     )

@@ -98,7 +98,13 @@ def differences(manifest: Manifest, commit: str, patches: Sequence[Patch]) -> li
     known, there = ({patch.name: patch.sha256 for patch in queue} for queue in (pin.patches, patches))
     for name in sorted(known.keys() | there.keys()):
         if known.get(name) != there.get(name):
-            word = "is not in the folder" if name not in there else "is not in pin.json" if name not in known else "was edited"
+            word = (
+                "is not in the folder"
+                if name not in there
+                else "is not in pin.json"
+                if name not in known
+                else "was edited"
+            )
             found.append(f"patch {name} {word}")
     return found
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from matrixgen import limits
 from matrixgen.battery import BY_HAND, UNTRUSTED_EVENTS, Battery, LaneSpec
-from matrixgen.caches import choose_cache, hosted_choices
+from matrixgen.caches import choose_cache
 from matrixgen.cost import estimate
 from matrixgen.errors import NothingSelected, UnknownBackend, UnknownEvent, UnknownFamily, UnknownSubject
 from matrixgen.keys import build_key, model_key
@@ -180,14 +180,11 @@ class _Planner:
         self._event = event
         self._trusted = trusted
         self._timings = timings
-        self._hosted = hosted_choices(manifest.caches, manifest.families)
         self._build_of: dict[str, Build] = {}
         self.quarantine = Quarantine(manifest.quarantine)
         self.builds: dict[str, Build] = {}
 
-    def leg(
-        self, family: Family, battery: Battery, lanes: tuple[LaneSpec, ...], *, backend: str, subject: str
-    ) -> Leg:
+    def leg(self, family: Family, battery: Battery, lanes: tuple[LaneSpec, ...], *, backend: str, subject: str) -> Leg:
         """One leg; its build is remembered."""
         manifest = self._manifest
         files = family.weight_files if subject == "weights" and family.unpinned is None else ()
@@ -216,7 +213,7 @@ class _Planner:
             build_key=build.key,
             model_key=key,
             files=files,
-            cache=choose_cache(self._hosted, family.family, runner, weights=bool(files)),
+            cache=choose_cache(manifest.caches, size, runner),
             estimate=cost,
         )
 

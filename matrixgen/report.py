@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from click import style
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from matrixgen.family import Family
     from matrixgen.findings import Finding
     from matrixgen.keys import Key
     from matrixgen.leg import Plan
@@ -80,6 +81,17 @@ def keys_text(keys: Sequence[tuple[str, Key]], *, why: bool) -> str:
             width = max(len(name) for name, _ in key.parts)
             lines += [f"    {name.ljust(width)}  {value}" for name, value in key.parts]
     return "\n".join(lines)
+
+
+def inventory_table(models: Mapping[str, Sequence[Family]], priority: str | None) -> str:
+    """One line a model file and row."""
+    rows = [
+        (stem, row.family, "-" if row.tier is None else str(row.tier), row.priority, row.status)
+        for stem, families in models.items()
+        for row in families
+        if priority in (None, row.priority)
+    ]
+    return table(("MODEL FILE", "FAMILY", "TIER", "PRIORITY", "STATUS"), rows)
 
 
 def count(number: int, noun: str) -> str:

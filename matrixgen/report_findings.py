@@ -22,7 +22,7 @@ def as_json(findings: Sequence[Finding], *, ok: bool) -> str:
     return json.dumps({"ok": ok, "findings": [finding.to_json() for finding in findings]}, indent=1)
 
 
-def annotations(findings: Sequence[Finding], folder: str) -> str:
+def workflow_commands(findings: Sequence[Finding], folder: str) -> str:
     """Workflow commands, errors first. `folder` is where the files lie in the repository, with a `/` at its end, or empty.
 
     When there are more than GitHub shows, the last one says how many are left out.

@@ -106,7 +106,9 @@ def _csv_pairs(name: str, text: str) -> Iterable[tuple[Any, Any]]:
         raise InvalidValue(f"{name} is not CSV: {error}") from None
     if not rows:
         raise InvalidValue(f"{name} has no rows; give CSV with a header line, or JSON")
-    return [_pair(name, number, {str(k).strip().lower(): v for k, v in row.items()}) for number, row in enumerate(rows, 1)]
+    return [
+        _pair(name, number, {str(k).strip().lower(): v for k, v in row.items()}) for number, row in enumerate(rows, 1)
+    ]
 
 
 def _pair(name: str, number: int, row: object) -> tuple[Any, Any]:

@@ -23,16 +23,19 @@ def problems_of(manifest: Manifest, today: str | None = None) -> list[Problem]:
 
 
 def located(problems: Sequence[Problem], documents: Mapping[str, Document]) -> list[Finding]:
-    """The problems with their lines, in the order of file and line. `documents` is keyed by name, as in pin."""
+    """The problems with their lines, in the order of file and line. `documents` is keyed by name, as in pin.
+
+    A problem of a file that is none of them has line 0.
+    """
     by_file = {document.name: document for document in documents.values()}
-    lines = {file: by_file[file].lines() for file in {problem.file for problem in problems}}
+    lines = {file: by_file[file].lines() for file in {problem.file for problem in problems} & by_file.keys()}
     findings = [
         Finding(
             id=problem.id,
             severity=problem.severity,
             file=problem.file,
             pointer=problem.pointer,
-            line=by_file[problem.file].line(problem.pointer, lines[problem.file]),
+            line=by_file[problem.file].line(problem.pointer, lines[problem.file]) if problem.file in by_file else 0,
             message=problem.message,
             fix=problem.fix,
         )

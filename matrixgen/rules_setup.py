@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from matrixgen.battery import LANES, RESERVED, UNTRUSTED_EVENTS, Battery
+from matrixgen.caches import GB, QUOTA_GB, cached_bytes
 from matrixgen.findings import Problem
 
 if TYPE_CHECKING:
@@ -93,6 +94,19 @@ def runner_classes_are_clear(manifest: Manifest) -> Iterator[Problem]:
             yield Problem("MG028", "runners.json", f"{at}/labels", what, "correct the labels or the flag")
 
 
+def caches_fit(manifest: Manifest) -> Iterator[Problem]:
+    """What the tiers keep in GitHub's caches fits: above the quota each set pushes out another, and nothing is ever found."""
+    caches = manifest.caches
+    systems = len({runner.os for runner in manifest.runners if not runner.self_hosted})
+    total = cached_bytes(caches, manifest.families, systems) / GB
+    if total > min(caches.budget_gb, QUOTA_GB):
+        impossible = total > QUOTA_GB
+        limit = f"the {QUOTA_GB} GB of a repository" if impossible else f"the budget of {caches.budget_gb:g} GB"
+        what = f"model files of tier 1 and 2 take {total:.1f} GB of GitHub's caches, more than {limit}"
+        fix = "lower it, so that larger sets come from s3 or the hub"
+        yield Problem("MG035", "caches.json", "/largest_set_gb", what, fix, "error" if impossible else "warning")
+
+
 def _batteries(manifest: Manifest, only: str | None = None) -> Iterator[tuple[str, Battery]]:
     for event, tiers in manifest.batteries.events.items():
         if only in (None, event):
@@ -106,4 +120,5 @@ RULES = (
     backends_are_offered,
     untrusted_events_get_twins,
     runner_classes_are_clear,
+    caches_fit,
 )

@@ -115,7 +115,9 @@ def _in_table(path: Path, text: str, names: _Names) -> Iterator[Finding]:
         for word in _QUOTED.findall(line):
             if (family := names.words.get(word.lower().replace("_", "-"))) is not None:
                 what = f"the table still knows tombstone {family.family}"
-                yield _finding("MG051", path, number, what, "remove the entry: no other rule may infer the family either")
+                yield _finding(
+                    "MG051", path, number, what, "remove the entry: no other rule may infer the family either"
+                )
                 break
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Prints the notes of the release $1 (vX.Y.Z): its part of the change log, and the breaking change that every Tier 3 family is.
+# Run the action setup before: matrixgen is on PATH.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=${1#v}
@@ -11,7 +12,5 @@ if [ -z "${changes//[[:space:]]/}" ]; then
   echo "release-notes: CHANGELOG.md has no entry '## [$version]': write it before the tag" >&2
   exit 1
 fi
-printf '%s\n\n### Breaking change: families that do not load any more\n\n' "$changes"
-printf 'These families are dropped, without a deprecation window. Loading one ends with "unsupported family".\n\n'
-jq -r '[.families[] | select(.tier == 3)] | if length == 0 then error("no Tier 3 family: is this the manifest?") else .[] end
-  | "- **\(.family)** (`\(.arch)`): \(.reason)"' manifests/families.json
+printf '%s\n\n' "$changes"
+matrixgen tombstones --release-notes

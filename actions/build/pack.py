@@ -15,7 +15,7 @@ def contents(folder: Path, key: str) -> dict[str, object]:
     """What `folder` holds: regular files with size and sha256, and links to files inside of it.
 
     Raises:
-        ValueError: the folder is empty, holds a special file, or a link that leads out of it.
+        ValueError: the folder is empty, has a list already, holds a special file, or a link that leads out of it.
     """
     files: list[dict[str, object]] = []
     for path in sorted(folder.rglob("*")):
@@ -30,6 +30,8 @@ def contents(folder: Path, key: str) -> dict[str, object]:
             files.append({"path": name, "size": path.stat().st_size, "sha256": digest})
         elif not path.is_dir():
             raise ValueError(f"{name} is neither a file nor a link")
+    if any(file["path"] == CONTENTS for file in files):
+        raise ValueError(f"the build script left a {CONTENTS}; that name is taken by the list of the build")
     if not files:
         raise ValueError("the build script left nothing: an empty build proves nothing")
     return {"schema_version": 1, "key": key, "files": files}

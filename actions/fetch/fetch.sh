@@ -22,7 +22,8 @@ if [ -d "$build/lib" ]; then printf 'LLAMA_CPP_LIB_PATH=%s\n' "$build/lib" >>"$G
 
 store=${STORE:-$RUNNER_TEMP/skippy-store}
 if [ "$SUBJECT" = weights ]; then
-  arguments=(fetch --plan "$plan" --leg "$LEG" --store "$store")
+  arguments=(fetch --plan "$plan" --store "$store")
+  add_options --leg "$LEGS"
   add_options --source "$SOURCES"
   skippy-agent "${arguments[@]}"
 fi

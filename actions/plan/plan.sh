@@ -21,19 +21,21 @@ fi
 folder=$RUNNER_TEMP/skippy-plan
 rm -rf "$folder"
 mkdir -p "$folder"
-if [ -n "$LLAMA_COMMIT" ]; then
+if [ -n "$LLAMA_COMMIT$UPSTREAM" ]; then
   # The checkout keeps its pin: only what is planned here has the candidate.
   cp -R "$MANIFESTS" "$folder/manifests"
   MANIFESTS=$folder/manifests
-  matrixgen pin "$LLAMA_COMMIT" --manifests "$MANIFESTS"
 fi
+if [ -n "$UPSTREAM" ]; then matrixgen pin --upstream "$UPSTREAM" --manifests "$MANIFESTS"; fi
+if [ -n "$LLAMA_COMMIT" ]; then matrixgen pin "$LLAMA_COMMIT" --manifests "$MANIFESTS"; fi
 
-arguments=(emit --event "$EVENT" --manifests "$MANIFESTS" --format table --plan "$folder/plan.json")
+arguments=(emit --event "$EVENT" --manifests "$MANIFESTS" --format table --plan "$folder/plan.json" "--pack=$PACK_MINUTES")
 add_options --tier "$TIERS"
 add_options --family "$FAMILIES"
 add_options --backend "$BACKENDS"
 add_options --subject "$SUBJECT"
 table=$(matrixgen "${arguments[@]}")
 printf '%s\n' "$table"
+# shellcheck disable=SC2016 # the backquotes are Markdown
 printf '### Plan `%s`\n\n```text\n%s\n```\n' "$EVENT" "$table" >>"$GITHUB_STEP_SUMMARY"
 output artifact "skippy-plan.$NAME.${GITHUB_RUN_ATTEMPT:-1}"

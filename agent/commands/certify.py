@@ -164,17 +164,23 @@ def _run_and_report(
         sys.stdout.write(json.dumps([receipt.to_json() for receipt in receipts]) + "\n")
         return receipts
 
+    from rich.text import Text
+
     from agent.reporters.console import make_console
     from agent.reporters.live import LiveReporter
+    from agent.reporters.page import PAGE_NAME, write_page
     from agent.reporters.summary import print_summary
 
     console = make_console()
     for entry in plan.skipped:
-        console.print(f"[yellow]note[/] {entry.family}: {entry.reason}")
+        console.print(Text.assemble(("note", "yellow"), f" {entry.family}: {entry.reason}"))
     if console.is_terminal:
         with LiveReporter(console, legs) as reporter:
             receipts = certify(plan, legs, options, reporter)
     else:
         receipts = certify(plan, legs, options, PlainReporter(sys.stderr))
+    page = options.receipts / PAGE_NAME
+    write_page(receipts, page)
     print_summary(console, receipts, options.receipts, time.perf_counter() - started)
+    console.print(f"page to open: {page}")
     return receipts

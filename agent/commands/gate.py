@@ -6,11 +6,12 @@ import datetime as dt
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from agent.errors import UsageError
+from agent.gate.builds import read_builds
 from agent.gate.collect import collect
 from agent.gate.evidence import RunContext
 from agent.gate.needs import parse_needs
@@ -21,7 +22,7 @@ from agent.reporters.gate import verdict_lines
 from agent.reporters.junit import render_junit
 from agent.reporters.markdown import render_markdown
 from matrixgen.files import write_atomically
-from matrixgen.limits import MAX_OUTPUT_BYTES
+from matrixgen.limits import MAX_SUMMARY_BYTES
 from matrixgen.plan import read_plan
 
 EXIT_CODES = {State.GREEN: 0, State.RED: 1, State.INFRA: 4}
@@ -33,6 +34,7 @@ class GateRequest:
 
     plan: Path
     receipts: Path
+    builds: Path | None
     repository: str | None
     run_id: str | None
     attempt: int | None
@@ -62,9 +64,13 @@ def run(request: GateRequest) -> int:
         base_tree=_commit(request.base_tree, "--base-tree"),
         jobs=None if request.needs is None else parse_needs(request.needs),
         signatures_required=request.require_signature,
+        builds_checked=request.builds is not None,
         certified_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     )
-    verdict = judge(plan, collect(request.receipts), context)
+    evidence = collect(request.receipts)
+    if request.builds:
+        evidence = replace(evidence, builds=read_builds(request.builds))
+    verdict = judge(plan, evidence, context)
     if request.output:
         write_verdict(verdict, request.output)
     if request.junit:
@@ -83,7 +89,7 @@ def append_summary(verdict: Verdict, path: Path) -> None:
     try:
         used = path.stat().st_size if path.exists() else 0
         with path.open("a", encoding="utf-8") as file:
-            file.write(render_markdown(verdict, MAX_OUTPUT_BYTES - used))
+            file.write(render_markdown(verdict, MAX_SUMMARY_BYTES - used))
     except OSError as error:
         # the verdict stands without its summary; it must not turn red, nor go unsaid
         sys.stderr.write(f"note: the summary could not be written to {path}: {error.strerror}\n")

@@ -10,6 +10,7 @@ from typing import Any
 from agent.header.layers import layer_kinds_from_metadata, layer_kinds_from_tensors, period
 from agent.header.reader import Header, read_model_header
 from agent.header.role import role_of
+from agent.header.text import printable
 from agent.reporters.summary import shorten_state
 from agent.runner.examine import examine
 
@@ -46,6 +47,7 @@ def describe_header(header: Header) -> dict[str, Any]:
 
 def _show(facts: dict[str, Any]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     from agent.reporters.console import make_console
 
@@ -53,8 +55,8 @@ def _show(facts: dict[str, Any]) -> None:
     table = Table.grid(padding=(0, 2))
     kinds = facts["state_by_metadata"]
     rows = {
-        "file": facts["path"],
-        "architecture": f"{facts['architecture']} ({facts['role']})",
+        "file": printable(facts["path"]),
+        "architecture": f"{printable(facts['architecture'])} ({facts['role']})",
         "GGUF": f"version {facts['version']}, {facts['bytes']:,} bytes, {facts['shards']} file(s), {facts['tensors']} tensors",
         "state by metadata": shorten_state(",".join(kinds)) if kinds else "unknown: no state may be reused",
         "state by tensor names": shorten_state(",".join(facts["state_by_tensors"])),
@@ -73,5 +75,5 @@ def _show(facts: dict[str, Any]) -> None:
             "examined on": contract["device"],
         }
     for label, value in rows.items():
-        table.add_row(f"[bold]{label}[/]", value)
+        table.add_row(Text(label, style="bold"), Text(value))
     console.print(table)

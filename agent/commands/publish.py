@@ -19,9 +19,10 @@ from agent.gate.current import require_current
 from agent.gate.git_repository import GitRepository
 from agent.gate.github_repository import GithubRepository
 from agent.gate.moved import CERTIFIED_INPUTS, MovedPolicy
-from agent.gate.pin_commit import Published, PublishOptions, PublishState, publish
+from agent.gate.pin_commit import publish
 from agent.gate.pin_file import Layout
 from agent.gate.producers import Producer, check_problem
+from agent.gate.publication import Published, PublishOptions, PublishState
 from agent.gate.refusal import Refusal
 from agent.gate.verdict import Verdict, judge
 from agent.gate.verdict_file import read_verdict
@@ -50,6 +51,7 @@ class PublishRequest:
     certified_inputs: tuple[str, ...]
     max_age_hours: float
     pull_request: bool
+    require_builds: bool
     check_run: str | None
     require_checks: tuple[str, ...]
     workflow: str | None
@@ -94,6 +96,8 @@ def run(request: PublishRequest) -> int:
         if isinstance(repository, GithubRepository) and request.check_run:
             _make_check_run(repository, request.check_run, verdict)
         base = require_current(verdict, plan, now=dt.datetime.now(dt.UTC), max_age_hours=request.max_age_hours)
+        if request.require_builds and not verdict.context.builds_checked:
+            raise VerdictRefused("the libraries were not traced to the builds: judge again with `gate --builds`")
         if request.receipts and judge(plan, collect(request.receipts), verdict.context) != verdict:
             raise VerdictRefused(
                 f"the receipts in {request.receipts} give another verdict: run `skippy-agent gate` anew"

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.text import Text
+
 from agent.commands.folders import twin_folder
 from agent.contracts import load_contracts
 from agent.errors import FaultUnknown
@@ -74,7 +76,6 @@ def _tell(leg: Leg) -> None:
 def _show(trials: Sequence[Trial]) -> None:
     """A row a fault, a column a family; then what was missed."""
     from rich.table import Table
-    from rich.text import Text
 
     from agent.reporters.console import make_console
 
@@ -88,7 +89,7 @@ def _show(trials: Sequence[Trial]) -> None:
         table.add_row(fault, *(_mark(trial) for trial in trials if trial.fault == fault))
     console.print(table)
     console.print(Text("  ".join(f"{number} {family}" for number, family in enumerate(families, 1)), style="dim"))
-    console.print("[red]✗[/] red, as it must be   [dim]·[/] cannot show here   [bold yellow]![/] missed")
+    console.print(Text.assemble(_CAUGHT, " red, as it must be   ", _ABSENT, " cannot show here   ", _MISSED, " missed"))
     applied = [trial for trial in trials if trial.applies]
     for trial in applied:
         for lane in trial.missed:
@@ -97,7 +98,10 @@ def _show(trials: Sequence[Trial]) -> None:
     console.print(f"\n{len(applied)} faults seeded; lanes turned red {lanes} times and missed {missed}")
 
 
-def _mark(trial: Trial) -> str:
+_CAUGHT, _ABSENT, _MISSED = ("✗", "red"), ("·", "dim"), ("!", "bold yellow")
+
+
+def _mark(trial: Trial) -> Text:
     if not trial.applies:
-        return "[dim]·[/]"
-    return "[bold yellow]![/]" if trial.missed else "[red]✗[/]"
+        return Text(*_ABSENT)
+    return Text(*(_MISSED if trial.missed else _CAUGHT))

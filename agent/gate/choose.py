@@ -54,8 +54,9 @@ def _stale(filed: FiledReceipt, context: RunContext, run_ids: set[str | None]) -
         return f"of run {run_id}, and others are of other runs: say with --run-id which one counts"
     if context.run_id is not None and run_id != context.run_id:
         return f"of run {run_id}, this is run {context.run_id}"
-    if context.repository is not None and filed.receipt.run.get("repository", context.repository) != context.repository:
-        return f"of repository {filed.receipt.run['repository']}, this is {context.repository}"
+    repository = filed.receipt.run.get("repository")
+    if context.run_id is not None and context.repository is not None and repository != context.repository:
+        return f"of repository {repository}, this is {context.repository}"
     if attempt is None or (attempt == 0 and context.run_id is not None):
         return f"its attempt {filed.receipt.run.get('attempt')!r} is not a number"
     if context.attempt is not None and attempt > context.attempt:

@@ -53,7 +53,7 @@ def collect(folder: Path) -> Evidence:
             refused.append(RefusedFile(place=place, cause=Cause.RECEIPT_UNREADABLE, message=message))
         except ReceiptInvalid as error:
             cause = Cause.RECEIPT_EDITED if isinstance(error, ReceiptEdited) else Cause.RECEIPT_INVALID
-            message = str(error).replace(str(folder), "").replace("\n", " ")
+            message = " ".join(str(error).removeprefix(f"{path} ").split())
             refused.append(RefusedFile(place=place, cause=cause, message=message))
     return Evidence(receipts=tuple(receipts), refused=tuple(refused))
 

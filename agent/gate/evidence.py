@@ -50,10 +50,14 @@ class RefusedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """All that was found in the receipts' folder."""
+    """All that was found in the receipts' folder.
+
+    `builds` maps each build key to the sha256 of its files (see `agent.gate.builds`); None where nobody gave the lists.
+    """
 
     receipts: tuple[FiledReceipt, ...]
     refused: tuple[RefusedFile, ...] = ()
+    builds: Mapping[str, frozenset[str]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,7 @@ class RunContext:
         base_tree: its tree; None if nobody said.
         jobs: job -> result of the `needs` context; None where it was not given.
         signatures_required: a receipt without a signature bundle does not count.
+        builds_checked: the libraries of every leg were traced to the builds of the plan.
         certified_at: when the verdict is made, ISO 8601, UTC. The core has no clock.
     """
 
@@ -77,4 +82,5 @@ class RunContext:
     base_tree: str | None = None
     jobs: Mapping[str, str] | None = None
     signatures_required: bool = False
+    builds_checked: bool = False
     certified_at: str

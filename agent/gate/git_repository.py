@@ -24,7 +24,8 @@ class GitRepository:
     """Objects are fetched into a bare repository of its own; only `advance` and `open_pull_request` write to the remote."""
 
     def __init__(self, address: str) -> None:
-        self._address = address
+        # git runs elsewhere, so a path of this machine must not stay relative
+        self._address = str(Path(address).resolve()) if Path(address).exists() else address
         self._folder = tempfile.TemporaryDirectory(prefix="skippy-publish-")
         try:
             self._git("init", "--bare", "--quiet", ".")
@@ -87,7 +88,7 @@ class GitRepository:
             return done.stdout
         said = done.stderr.decode("utf-8", "replace").strip()
         kind = classify(said)
-        message = f"git {arguments[0]}: {plain(said, 600)}"
+        message = f"git {arguments[0]}: {plain(' '.join(said.split()), 600)}"
         if kind is Refusal.UNAVAILABLE:
             raise RepositoryUnusable(message)
         raise PushRefused(kind, message)

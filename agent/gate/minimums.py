@@ -1,54 +1,11 @@
-"""The least number of comparisons that a lane must have made to count, from the parameters that the plan gives it."""
+"""The least number of comparisons that a lane must have made to count: the plan's, and what the leg itself found to sweep."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from matrixgen.battery import LaneSpec
 
 
-def _positions(params: Mapping[str, Any]) -> int:
-    """Every position of the prompt and every decode step."""
-    return int(params["prompt_tokens"]) + int(params["decode_steps"])
-
-
-def _restored(params: Mapping[str, Any]) -> int:
-    """One topology: its end, then greedy steps; its end, then the suffix and greedy steps."""
-    return 2 + 2 * int(params["decode_steps"]) + int(params["suffix_tokens"])
-
-
-def _hits(params: Mapping[str, Any]) -> int:
-    return _restored(params) * int(params["hit_repeats"])
-
-
-def _determinism(params: Mapping[str, Any]) -> int:
-    """Repeats of the whole model after the first, of the second stage, and one run of each other micro-batch."""
-    return _positions(params) * (2 * int(params["repeats"]) - 1 + len(params["micro_batches"]))
-
-
-_LEAST: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
-    "single-step": _positions,
-    "chain": _positions,
-    "boundary-sweep": _positions,
-    "dtype-matrix": lambda params: _positions(params) * len(params["wires"]),
-    "state-handoff": _restored,
-    "cache-resident": _hits,
-    "cache-recurrent": _hits,
-    "determinism": _determinism,
-}
-
-
 def least_comparisons(lane: LaneSpec, *, legal_cuts: int = 1) -> int:
-    """A lower bound, never below 1; `legal_cuts` counts those that the leg's `inspect` found.
-
-    A lane of which nothing more is known, or whose parameters are not those that it should have, owes one comparison.
-    """
-    count = _LEAST.get(lane.name)
-    try:
-        least = count(lane.params) if count else 1
-    except (KeyError, TypeError, ValueError):
-        return 1
-    if lane.name == "boundary-sweep" and lane.params.get("cuts") == "all":
-        least *= max(1, legal_cuts)
-    return max(1, least)
+    """The plan's minimum, never below 1. A sweep of all cuts owes it for each of the `legal_cuts` that `inspect` found."""
+    least = max(1, lane.min_comparisons)
+    return least * max(1, legal_cuts) if lane.name == "boundary-sweep" and lane.params.get("cuts") == "all" else least

@@ -6,15 +6,14 @@ blindly: only a branch that moved is looked at again, from the start, a few time
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
-from typing import Any
+from dataclasses import dataclass
+from hashlib import sha256
 
 from agent.errors import InternalError, PinFileInvalid, PushRefused
 from agent.gate.message import commit_message, pull_request_text
-from agent.gate.moved import CERTIFIED_INPUTS, MovedPolicy, certified_among, changed_paths
+from agent.gate.moved import MovedPolicy, certified_among, changed_paths
 from agent.gate.pin_file import Layout
+from agent.gate.publication import Published, PublishOptions, PublishState
 from agent.gate.refusal import Refusal
 from agent.gate.repository import PullRequest, Repository
 from agent.gate.verdict import Verdict
@@ -23,74 +22,6 @@ from matrixgen.leg import Plan
 _TRIES = 3
 _REGULAR_FILE = "100644"
 _WANTS_PULL_REQUEST = frozenset({Refusal.PROTECTED, Refusal.UNSIGNED})
-
-
-class PublishState(StrEnum):
-    """What became of a certified pin."""
-
-    PUBLISHED = "published"
-    ALREADY_PUBLISHED = "already_published"
-    DRY_RUN = "dry_run"
-    TEST_AGAIN = "test_again"
-    CERTIFIED_NOT_PUBLISHED = "certified_not_published"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishOptions:
-    """How to publish.
-
-    Attributes:
-        branch: the branch that holds the pin.
-        layout, pin_file: how and where the pin is kept.
-        policy: what to do if the branch moved.
-        inputs: what counts as a certified input; folders end in ``/``.
-        pull_request: open one where the branch does not take a push.
-        dry_run: decide everything and write nothing.
-    """
-
-    branch: str
-    layout: Layout = Layout.JSON
-    pin_file: str | None = None
-    policy: MovedPolicy = MovedPolicy.RETEST_IF_INPUTS_MOVED
-    inputs: Sequence[str] = CERTIFIED_INPUTS
-    pull_request: bool = True
-    dry_run: bool = False
-
-    @property
-    def path(self) -> str:
-        """Path of the pin file in the repository."""
-        return self.pin_file or self.layout.default_path
-
-
-@dataclass(frozen=True, kw_only=True)
-class Published:
-    """The outcome.
-
-    Attributes:
-        state: what became of it.
-        reason: one line.
-        base: the commit that was tested.
-        parent: parent of the pin commit; the tip at the last look where no commit was made.
-        commit: the pin commit; None where none was made.
-        changed: certified inputs that moved since the test.
-        refusal: kind of refusal; None where nothing was refused.
-        pull_request: its address; None where none was opened.
-        message: text of the commit.
-    """
-
-    state: PublishState
-    reason: str
-    base: str
-    parent: str
-    commit: str | None = None
-    changed: tuple[str, ...] = ()
-    refusal: Refusal | None = None
-    pull_request: str | None = None
-    message: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return {"schema_version": 1, **asdict(self), "changed": list(self.changed)}
 
 
 def publish(repository: Repository, plan: Plan, verdict: Verdict, base: str, options: PublishOptions) -> Published:
@@ -194,6 +125,8 @@ def _decide(
 
     if _content(repository, tip, options) == text.encode():
         return outcome(PublishState.ALREADY_PUBLISHED, f"{options.branch} has pin {plan.pin.commit} already")
+    if queue := _queue_problem(repository, plan, tip, options):
+        return outcome(PublishState.TEST_AGAIN, queue)
     if tip == base:
         return None
     if not repository.is_ancestor(base, tip):
@@ -215,6 +148,18 @@ def _decide(
             f"{options.branch} moved to {tip}, and the policy {options.policy} wants a new test",
         )
     return None
+
+
+def _queue_problem(repository: Repository, plan: Plan, commit: str, options: PublishOptions) -> str | None:
+    """In upstream's layout the patches lie beside the pin file: they must be those that the plan tested, in that order."""
+    if options.layout is not Layout.UPSTREAM:
+        return None
+    folder = f"{options.path.rpartition('/')[0]}/patches/".removeprefix("/")
+    names = sorted(path for path in repository.listing(commit) if path.startswith(folder) and path.endswith(".patch"))
+    found = [(path.removeprefix(folder), sha256(repository.read(commit, path)).hexdigest()) for path in names]
+    if found == [(patch.name, patch.sha256) for patch in plan.pin.patches]:
+        return None
+    return f"{folder} of {commit} holds {len(found)} patch(es) that are not the queue of the plan: test again"
 
 
 def _content(repository: Repository, commit: str, options: PublishOptions) -> bytes:

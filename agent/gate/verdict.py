@@ -128,7 +128,9 @@ def judge(plan: Plan, evidence: Evidence, context: RunContext) -> Verdict:
 
     run_ids = {filed.receipt.run.get("run_id") for filed in known}
     chosen = {leg.id: choose(by_leg.get(leg.id, []), context, run_ids) for leg in plan.legs}
-    builds = _build_reasons(plan, {name: choice.filed for name, choice in chosen.items() if choice.filed})
+    builds = _build_reasons(
+        plan, evidence.builds, {name: choice.filed for name, choice in chosen.items() if choice.filed}
+    )
     reasons = [
         *job_reasons(context.jobs),
         *_no_rows(plan),
@@ -149,7 +151,7 @@ def judge(plan: Plan, evidence: Evidence, context: RunContext) -> Verdict:
         context=context,
         reasons=tuple(sorted(reasons, key=lambda reason: ([*Cause].index(reason.cause), reason.message))),
         legs=tuple(
-            _leg_verdict(wanted, leg, chosen[leg.id], context, builds.get(leg.build_key, ()), build_failed=build_failed)
+            _leg_verdict(wanted, leg, chosen[leg.id], context, builds.get(leg.id, ()), build_failed=build_failed)
             for leg in plan.legs
         ),
         skipped=plan.skipped,
@@ -161,24 +163,30 @@ def _no_rows(plan: Plan) -> Iterable[Reason]:
         yield Reason(cause=Cause.NO_ROWS, message="the plan has no leg, so nothing was certified")
 
 
-def _build_reasons(plan: Plan, filed: Mapping[str, FiledReceipt]) -> dict[str, tuple[Reason, ...]]:
-    """By build key: a reason where legs that share a build ran other libraries than one another."""
-    libraries: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for leg in plan.legs:
-        if leg.id in filed and (found := filed[leg.id].receipt.engine.get("libraries")):
-            libraries[leg.build_key][digest_of(found)].append(leg.id)
-    return {
-        key: (
-            Reason(
-                cause=Cause.WRONG_BUILD,
-                message=plain(
-                    "legs of one build ran different libraries: " + " | ".join(map(", ".join, sets.values()))
-                ),
-            ),
-        )
-        for key, sets in libraries.items()
-        if len(sets) > 1
+def _build_reasons(
+    plan: Plan, builds: Mapping[str, frozenset[str]] | None, filed: Mapping[str, FiledReceipt]
+) -> dict[str, tuple[Reason, ...]]:
+    """By leg: a reason where legs that share a build ran other libraries than one another, or others than the build's."""
+    ran = {
+        leg.id: (leg.build_key, found)
+        for leg in plan.legs
+        if leg.id in filed and isinstance(found := filed[leg.id].receipt.engine.get("libraries"), dict) and found
     }
+    sets: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for leg_id, (key, found) in ran.items():
+        sets[key][digest_of(found)].append(leg_id)
+    reasons: dict[str, tuple[Reason, ...]] = {}
+    for leg_id, (key, found) in ran.items():
+        problems = []
+        if len(sets[key]) > 1:
+            groups = " | ".join(", ".join(group) for group in sets[key].values())
+            problems.append(f"legs of one build ran different libraries: {groups}")
+        if builds is not None and (
+            strange := sorted(n for n in found if str(found[n]) not in builds.get(key, frozenset()))
+        ):
+            problems.append(f"not of build {key}: {', '.join(strange)}")
+        reasons[leg_id] = tuple(Reason(cause=Cause.WRONG_BUILD, message=plain(problem)) for problem in problems)
+    return reasons
 
 
 def _leg_verdict(
@@ -198,13 +206,12 @@ def _leg_verdict(
             leg=leg.id, reasons=(*choice.reasons, missing), notes=choice.notes, lanes=_lane_verdicts(leg, None)
         )
     receipt = filed.receipt
-    ran_build = receipt.engine.get("libraries") is not None
     return LegVerdict(
         leg=leg.id,
         reasons=(
             *choice.reasons,
             *reasons_against(wanted, leg, filed, context),
-            *(build_reasons if ran_build else ()),
+            *build_reasons,
         ),
         notes=choice.notes,
         place=plain(filed.place),

@@ -26,6 +26,8 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
                 yield f"       {leg.leg}: note: {note}"
     for entry in verdict.skipped:
         yield f"       {entry.family}: not tested as asked: {entry.reason}"
+    if not verdict.context.builds_checked:
+        yield "       not checked: that the libraries are those of the plan's builds (--builds)"
     counts = ", ".join(f"{verdict.count(state)} {state}" for state in _ORDER if verdict.count(state)) or "no legs"
     causes = f" ({', '.join(verdict.causes)})" if verdict.causes else ""
     yield f"verdict: {verdict.state}{causes}: {counts} of {len(verdict.legs)}, {verdict.comparisons} comparisons"

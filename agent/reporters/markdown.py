@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from agent.gate.reason import State
 from agent.gate.verdict import LegVerdict, Verdict
 from agent.gate.verdict_file import verdict_to_json
-from matrixgen.limits import MAX_OUTPUT_BYTES
+from matrixgen.limits import MAX_SUMMARY_BYTES
 
 _MARKS = {State.GREEN: "✅", State.RED: "❌", State.INFRA: "⚠️"}
 _ORDER = [State.RED, State.INFRA, State.GREEN]
-_SPECIAL = re.compile(r"[\\`*_{}\[\]()#+!|~@:<>&\"']")
+_SPECIAL = re.compile(r"[\\`*_{}\[\]()#+!|~@<>&]|:(?=//)")
 _REASONS_SHOWN = 20
 
 
-def render_markdown(verdict: Verdict, limit: int = MAX_OUTPUT_BYTES) -> str:
+def render_markdown(verdict: Verdict, limit: int = MAX_SUMMARY_BYTES) -> str:
     """At most `limit` bytes of UTF-8 (GitHub takes 1 MiB for a step summary).
 
     What does not fit is counted, never dropped silently.
@@ -44,6 +44,7 @@ def _head(verdict: Verdict) -> str:
         "tested on": context.base_commit,
         "run": f"{context.run_id}, attempt {context.attempt}" if context.run_id else None,
         "event": verdict.event,
+        "libraries": "those of the plan's builds" if verdict.context.builds_checked else "not traced to the builds",
     }
     lines = [
         f"## {_MARKS[verdict.state]} Verdict: {verdict.state}",

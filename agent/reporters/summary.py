@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agent.header.text import printable
 from agent.lanes.result import LaneResult, Status
 from agent.receipt.receipt import Receipt
 from agent.reporters.live import MARKS
@@ -62,7 +63,7 @@ def _row(receipt: Receipt) -> list[str | Text]:
     legal = facts.get("legal_cuts", [])
     return [
         str(receipt.family["family"]),
-        receipt.subject.architecture or str(receipt.family["arch"]),
+        printable(receipt.subject.architecture or str(receipt.family["arch"])),
         str(facts.get("layers", "?")),
         shorten_state(str(facts.get("state", "?"))),
         str(len(legal)) if isinstance(legal, list) and facts else "?",

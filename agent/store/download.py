@@ -11,9 +11,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
-from agent.errors import CutShort, HeaderError, NoSpace, StoreError, WrongBytes
+from agent.errors import CutShort, HeaderError, NoSpace, RangeRefused, StoreError, WrongBytes
 from agent.header.formats import HEAD, check_format
 from agent.header.source import BytesSource
+from agent.header.verdicts import Verdict
 from agent.store.ranges import open_from
 from agent.store.space import disk_errors
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from agent.store.wanted import Wanted
 
 _BLOCK = 2**20
+_TEXTS = {Verdict.HTML_PAGE, Verdict.XML_ERROR, Verdict.JSON_DOCUMENT, Verdict.LFS_POINTER}
 _HASH_AHEAD = 8  # blocks that may wait for the hash
 
 
@@ -33,6 +35,16 @@ def size_of(path: Path) -> int:
     with contextlib.suppress(FileNotFoundError):
         return path.stat().st_size
     return 0
+
+
+def name_of(head: bytes) -> str | None:
+    """What text stands in place of a model, with the next step; None where it is none that is known."""
+    try:
+        check_format(BytesSource(head[:HEAD]))
+    except HeaderError as error:
+        if error.verdict in _TEXTS:
+            return f"{error.verdict}: {error.detail}. {error.next_step}"
+    return None
 
 
 class Download:
@@ -93,6 +105,8 @@ class Download:
                 return continued
             self._progress.begin(self._wanted.path, f"from {source}", offset, self._wanted.size)
             with open_from(offer, offset, self._wanted.size, self._patience) as stream:
+                if stream.start not in (0, offset):
+                    raise RangeRefused(f"{source} was asked for byte {offset} onwards and began at {stream.start}")
                 if stream.total not in (None, self._wanted.size) and offset:
                     raise WrongBytes(self._other_size(source, stream.total))
                 if stream.start != offset:  # the other side cannot begin in the middle
@@ -133,18 +147,18 @@ class Download:
         self._digest = ahead.digest
         return 0
 
-    def _check_head(self, chunk: bytes, source: str, total: int | None) -> None:
-        """Name a page, an error or a pointer that stands in place of a model at its first bytes."""
-        size = self._wanted.size if total is None else total
-        if self._wanted.path.endswith(".gguf"):
-            try:
-                check_format(BytesSource(chunk[:HEAD]))
-            except HeaderError as error:
-                raise WrongBytes(
-                    f"{source} gave something else for {self._wanted}: {error.verdict}: {error.detail}. {error.next_step}"
-                ) from None
-        if size != self._wanted.size:
-            raise WrongBytes(self._other_size(source, size))
+    def _check_head(self, head: bytes, source: str, total: int | None) -> None:
+        """Name a page, an error or a pointer that stands in place of a model at its first bytes.
+
+        What has the right size is not judged: the sha256 is of the plan's file, whatever that is.
+        """
+        if total == self._wanted.size or (total is None and not self._wanted.path.endswith(".gguf")):
+            return
+        name = name_of(head)
+        if name:
+            raise WrongBytes(f"{source} gave something else for {self._wanted}: {name}")
+        if total is not None:
+            raise WrongBytes(self._other_size(source, total))
 
     def _other_size(self, source: str, size: int | None) -> str:
         there = "more" if size is None else str(size)
@@ -159,7 +173,7 @@ def _joined(chunks: Iterator[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
             parts.append(chunk)
             size += len(chunk)
-            if size >= _BLOCK or time.monotonic() - since > 1:
+            if size >= _BLOCK or (size >= HEAD and time.monotonic() - since > 1):
                 yield b"".join(parts)
                 parts, size, since = [], 0, time.monotonic()
     except StoreError:

@@ -113,7 +113,8 @@ def clean(root: Root, *, free: int, pinned: Collection[str] | None = None, dry_r
         unpinned = pinned is not None and entry.sha256 not in pinned
         if not unpinned and start + sum(gone.size for gone in removed) >= free:
             continue
-        if entry.leased or not (dry_run or _remove(root, entry.sha256)):
+        in_use = entry.leased if dry_run else not _remove(root, entry.sha256)
+        if in_use:
             spared.append(entry)
         else:
             removed.append(entry)

@@ -65,6 +65,9 @@ def _link(target: Path, link: Path) -> None:
         if link.readlink() == target:
             return
     link.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        link.symlink_to(target)
+        return
     temporary = link.with_name(f".{link.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)

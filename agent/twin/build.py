@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.errors import TwinBuildFailed
+from agent.errors import TwinBuildFailed, TwinNotStored
 from agent.twin.layout import Shape, stored_as
 from agent.twin.metadata import write_gguf
 from agent.twin.recipe import Recipe
@@ -50,16 +50,22 @@ def build_twin(recipe: Recipe, folder: Path) -> Path:
 
     Raises:
         TwinBuildFailed: llama.cpp refused the metadata or aborted; the message holds its words.
+        TwinNotStored: the folder cannot be used, or the disk is full.
     """
     from filelock import FileLock
 
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{recipe.architecture}-{_key(recipe)[:20]}.gguf"
-    if path.exists():
-        return path
-    with FileLock(f"{path}.lock"):
-        if not path.exists():
-            _write(recipe, path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            return path
+        with FileLock(f"{path}.lock"):
+            if not path.exists():
+                _write(recipe, path)
+    except OSError as error:
+        raise TwinNotStored(
+            f"{path} cannot be written ({error.strerror or error}): free the disk, or set SKIPPY_CACHE to another folder"
+        ) from error
     return path
 
 

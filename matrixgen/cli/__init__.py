@@ -18,7 +18,7 @@ from matrixgen import __version__
 from matrixgen.errors import ManifestInvalid, MatrixgenError
 
 if TYPE_CHECKING:
-    from collections.abc import ItemsView, Sequence, ValuesView
+    from collections.abc import Sequence
 
 CLOSED_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 #: Command -> module of this package that holds it.
@@ -63,11 +63,11 @@ class LazyCommands(dict[str, click.Command]):
         """The command, or `default` where there is none of that name."""
         return self[name] if name in COMMANDS else default
 
-    def items(self) -> ItemsView[str, click.Command]:
+    def items(self) -> Any:
         """All commands, loaded."""
         return {name: self[name] for name in COMMANDS}.items()
 
-    def values(self) -> ValuesView[click.Command]:
+    def values(self) -> Any:
         """All commands, loaded."""
         return {name: self[name] for name in COMMANDS}.values()
 
@@ -97,7 +97,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo(f"{click.style('error', fg='red', bold=True)}: {error}", err=True)
         return error.exit_code
     except MatrixgenError as error:
-        click.echo(f"{click.style('error', fg='red', bold=True)}: {error}", err=True)
+        click.echo(f"{click.style('error', fg='red', bold=True)}: {_printable(str(error))}", err=True)
         return error.exit_code
     except click.ClickException as error:
         error.show()
@@ -112,6 +112,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
     return result if isinstance(result, int) else 0
+
+
+def _printable(text: str) -> str:
+    """`text` without what could command a terminal or a workflow: a path or a word of the user may hold anything."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def main() -> None:

@@ -35,7 +35,9 @@ def selection_options(command: Command) -> Command:
         click.option(
             "--event", metavar="NAME", default="llama-bump", show_default=True, help=f"What happened: {EVENTS}."
         ),
-        click.option("--family", "families", metavar="GLOB", multiple=True, help="Only families that match. Repeatable."),
+        click.option(
+            "--family", "families", metavar="GLOB", multiple=True, help="Only families that match. Repeatable."
+        ),
         click.option(
             "--backend",
             "backends",

@@ -94,7 +94,13 @@ def _git(root: Path, *arguments: str) -> str:
 
 def _run(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(["git", *arguments], cwd=root, capture_output=True, timeout=SECONDS, check=False)
+        return subprocess.run(
+            ["git", *arguments],  # noqa: S607 - whichever git the user has
+            cwd=root,
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+        )
     except FileNotFoundError:
         raise InvalidValue("git, or the folder of the manifest, is not there; --changed-from needs both") from None
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -108,9 +108,7 @@ def plans(manifest: Manifest) -> Callable[..., Plan]:
     """Plan families on the CPU, on twins unless told otherwise."""
 
     def plan(*families: str, subject: str = "twin", event: str = "pull-request", tiers: Sequence[int] = ()) -> Plan:
-        return build_plan(
-            manifest, event=event, families=families, tiers=tiers, backends=("cpu",), subject=subject
-        )
+        return build_plan(manifest, event=event, families=families, tiers=tiers, backends=("cpu",), subject=subject)
 
     return plan
 
@@ -157,9 +155,7 @@ def process() -> Cli:
     """Call the command line in a process of its own."""
 
     def call(*arguments: str | Path, cwd: Path = ROOT, env: dict[str, str] | None = None) -> Result:
-        done = subprocess.run(
-            command_line(*arguments), cwd=cwd, env=env, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command_line(*arguments), cwd=cwd, env=env, capture_output=True, text=True, check=False)
         assert "Traceback" not in done.stderr + done.stdout
         return Result(code=done.returncode, out=done.stdout, err=done.stderr)
 

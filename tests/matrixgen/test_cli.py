@@ -19,7 +19,7 @@ from matrixgen.plan import read_plan
 
 ROOT = Path(__file__).parents[2]
 FIXED = Path(__file__).parent / "golden" / "manifests"
-COMMANDS = ("emit", "plan", "validate", "move", "fmt", "keys", "schema")
+COMMANDS = tuple(cli.COMMANDS)
 Run = Callable[..., Any]
 Edit = Callable[[str, Callable[[Any], Any]], Path]
 
@@ -190,7 +190,7 @@ def test_keys_why(run: Run) -> None:
 def test_schema(run: Run) -> None:
     """The list names all files; each name prints a schema."""
     names = [line.split()[0] for line in run("schema").out.splitlines()]
-    assert names == ["families", "pin", "batteries", "runners", "plan"]
+    assert names == ["families", "pin", "batteries", "runners", "caches", "quarantine", "plan"]
     for name in names:
         assert json.loads(run("schema", name).out)["title"] == f"{name}.json"
     assert run("schema", "none").code == 2
@@ -293,7 +293,9 @@ def test_read_only_folder(run: Run, folder: Path) -> None:
         st.sampled_from(
             [*COMMANDS, "--tier", "1", "-1", "99999999999999999999", "--family", "*", "[", "[!", "mamba", "${{ x }}",
              "$(id)", "\x1b[31m", "--event", "nightly", "--backend", "cuda", "--subject", "twin", "--format", "names",
-             "--json", "--why", "--check", "--allow-empty", "", "é", "a\nb", "-h", "--", "--version"]
+             "--json", "--why", "--check", "--allow-empty", "", "é", "a\nb", "-h", "--", "--version", "--pack", "--chunked",
+             "--chunk", "chunk-001", "--timings", "--only-missing", "--checkout", "--telemetry", "--llama-src", "--upstream",
+             "--changed-from", "HEAD", "/dev/null", "/", "\0", "--arch", "--shape", "dense", "--repo", "a/b", "--release-notes"]
         ),
         max_size=6,
     )
@@ -303,6 +305,7 @@ def test_any_arguments_end_in_a_documented_code(run: Run, folder: Path, words: l
     manifests = [] if not words or words[0] == "schema" else ["--manifests", str(folder)]
     result = run(*words, *manifests)
     assert result.code in range(6)
+    assert "\x1b" not in result.out + result.err
 
 
 def test_control_characters_are_not_echoed(run: Run) -> None:
@@ -331,6 +334,7 @@ def test_every_command_has_help_and_a_place_in_the_docs(run: Run, command: str) 
     assert result.out.startswith("Usage: matrixgen")
     assert f"## `{command}`" in (ROOT / "docs" / "matrixgen.md").read_text(encoding="utf-8")
     assert set(cli.cli.commands) == set(COMMANDS)
+    assert len(COMMANDS) == 16
 
 
 def fresh(*arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -15,9 +15,12 @@ from matrixgen.report import plan_table
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = [
-    ("llama-bump", 1), ("llama-bump", 2), ("llama-bump", 3), ("nightly", 1), ("patch-edit", 1), ("pull-request", 1),
-    ("pull-request", 3), ("release", 1), ("manual-full", 2),
-]  # fmt: skip
+    (event, int(tier))
+    for event, tiers in json.loads((GOLDEN / "manifests" / "batteries.json").read_text(encoding="utf-8"))[
+        "events"
+    ].items()
+    for tier in tiers
+]
 
 
 def compare(path: Path, text: str, update: bool) -> None:
@@ -27,6 +30,14 @@ def compare(path: Path, text: str, update: bool) -> None:
     assert path.is_file(), f"{path.name} is missing; write it with pytest --update-golden"
     expected = path.read_text(encoding="utf-8")
     assert text == expected, f"{path.name} differs; if that is meant, run pytest --update-golden and review the diff"
+
+
+def test_all_events_have_golden_files() -> None:
+    """Each event is there, with each tier that it has a battery for."""
+    assert {event for event, _ in CASES} == {
+        "llama-bump", "nightly", "patch-edit", "pull-request", "radix-cache", "release", "manual-full"
+    }  # fmt: skip
+    assert len(CASES) == 15
 
 
 @pytest.mark.parametrize(("event", "tier"), CASES)

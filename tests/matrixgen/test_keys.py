@@ -29,11 +29,11 @@ def prefix_pairs(keys: list[str]) -> list[tuple[str, str]]:
 
 def test_no_key_of_any_family_is_a_prefix(live: Manifest) -> None:
     """A21: over every family, every system and every build, no key begins with another."""
-    keys = [build_key(live.pin, runner).text for runner in live.runners]
+    keys = [build_key(live.pin, runner, prefix="mesh-llm").text for runner in live.runners]
     for family in live.families:
         files = family.weight_files or (FileDigest(path="x", size=1, sha256="0" * 64),)
         keys += [
-            model_key(family.family, files, os=os, cache_version=live.pin.cache_version).text
+            model_key(family.family, files, os=os, cache_version=live.pin.cache_version, prefix="mesh-llm").text
             for os in ("linux", "macos", "windows")
         ]
     assert len(set(keys)) > 3 * len(live.families)
@@ -91,27 +91,29 @@ def test_build_key_holds_everything_that_changes_a_build(fixed: Manifest) -> Non
         dataclasses.replace(pin, cache_version="v2"),
         dataclasses.replace(pin, binding=pin.binding._replace(version="0.3.35")),
     ]
-    keys = [build_key(variant, runner).text for variant in [pin, *variants]]
+    keys = [build_key(variant, runner, prefix="mesh-llm").text for variant in [pin, *variants]]
     machines = [
         dataclasses.replace(runner, backend="cuda"),
         dataclasses.replace(runner, os="macos"),
         dataclasses.replace(runner, arch="arm64"),
     ]
-    keys += [build_key(pin, machine).text for machine in machines]
+    keys += [build_key(pin, machine, prefix="mesh-llm").text for machine in machines]
     assert len(set(keys)) == len(keys)
 
 
 def test_version_label_is_not_identity(fixed: Manifest) -> None:
     """G12: a build number beside the commit changes nothing."""
     other = dataclasses.replace(fixed.pin, version="b1")
-    assert build_key(other, fixed.runners[0]) == build_key(fixed.pin, fixed.runners[0])
+    assert build_key(other, fixed.runners[0], prefix="mesh-llm") == build_key(
+        fixed.pin, fixed.runners[0], prefix="mesh-llm"
+    )
 
 
 def test_builds_are_shared_by_machines_of_one_kind(fixed: Manifest) -> None:
     """Labels, memory and name of a class do not change what is built."""
     runner = fixed.runners[0]
     other = dataclasses.replace(runner, name="x", labels=("self-hosted",), self_hosted=True, memory_gb=999)
-    assert build_key(fixed.pin, other) == build_key(fixed.pin, runner)
+    assert build_key(fixed.pin, other, prefix="mesh-llm") == build_key(fixed.pin, runner, prefix="mesh-llm")
 
 
 FILES = (FileDigest(path="a.gguf", size=1, sha256="0" * 64), FileDigest(path="b.gguf", size=2, sha256="1" * 64))
@@ -119,13 +121,15 @@ FILES = (FileDigest(path="a.gguf", size=1, sha256="0" * 64), FileDigest(path="b.
 
 def test_model_key_ignores_the_order_of_files() -> None:
     """The same set of files is the same key."""
-    keys = {model_key("x", order, os="linux", cache_version="v1").text for order in (FILES, FILES[::-1])}
+    keys = {
+        model_key("x", order, os="linux", cache_version="v1", prefix="mesh-llm").text for order in (FILES, FILES[::-1])
+    }
     assert len(keys) == 1
 
 
 def test_model_key_changes_with_every_fact() -> None:
     """Name, size, digest, system, set and cache version each change it."""
-    base = {"family": "x", "files": FILES, "os": "linux", "cache_version": "v1"}
+    base = {"family": "x", "files": FILES, "os": "linux", "cache_version": "v1", "prefix": "mesh-llm"}
     variants = [
         base,
         base | {"family": "y"},
@@ -143,7 +147,7 @@ def test_model_key_changes_with_every_fact() -> None:
 
 def test_keys_extend_the_known_pattern(fixed: Manifest) -> None:
     """Model keys read like those that the product's caches already have, and end in digest and terminator."""
-    key = model_key("mamba", FILES, os="linux", cache_version="v1").text
+    key = model_key("mamba", FILES, os="linux", cache_version="v1", prefix="mesh-llm").text
     assert re.fullmatch(r"mesh-llm-linux-skippy-ci-mamba-models-[0-9a-f]{64}" + TERMINATOR, key)
 
 
@@ -170,6 +174,6 @@ def test_why_says_what_a_key_is_made_of(fixed: Manifest) -> None:
 
 def test_keys_do_not_depend_on_the_machine(fixed: Manifest) -> None:
     """A23: the same input gives these very bytes everywhere."""
-    assert build_key(fixed.pin, fixed.runners[0]).text == (
+    assert build_key(fixed.pin, fixed.runners[0], prefix="mesh-llm").text == (
         "mesh-llm-linux-x64-skippy-ci-build-cpu-f4d5c23807429e2d211fd3202cf70247dd7bee9065d814416473701e6bc4b831~"
     )

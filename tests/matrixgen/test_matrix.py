@@ -12,14 +12,8 @@ from matrixgen import limits
 from matrixgen.errors import InvalidValue, LimitExceeded
 from matrixgen.manifest import Manifest
 from matrixgen.matrix import build_matrix, github_outputs, leg_matrix
-from matrixgen.plan import Plan, build_plan
-
-
-def many(manifest: Manifest, count: int, notes: str = "") -> Plan:
-    """A plan of `count` legs of made-up families."""
-    base = manifest.family("mamba")
-    families = tuple(dataclasses.replace(base, family=f"family-{n:05d}", notes=notes) for n in range(count))
-    return build_plan(dataclasses.replace(manifest, families=families), event="llama-bump", tiers=[1], allow_empty=True)
+from matrixgen.plan import build_plan
+from tests.matrixgen.kit import many
 
 
 def holds_null(value: Any) -> bool:

@@ -26,7 +26,7 @@ from matrixgen.manifest import Manifest, load_manifest
 from matrixgen.plan import build_plan, plan_to_json, read_plan, write_plan
 
 FIXED = Path(__file__).parent / "golden" / "manifests"
-EVENTS = ("llama-bump", "nightly", "patch-edit", "pull-request", "release", "manual-full")
+EVENTS = ("llama-bump", "nightly", "patch-edit", "pull-request", "radix-cache", "release", "manual-full")
 
 
 def test_tier_1_of_a_bump(live: Manifest) -> None:
@@ -125,7 +125,7 @@ def test_lane_parameters_are_complete(fixed: Manifest) -> None:
     """A leg carries every parameter: the default, or what the battery says instead."""
     plan = build_plan(fixed, event="manual-full", families=["mamba"], backends=["cpu"])
     lanes = {lane.name: lane.params for lane in plan.legs[0].lanes}
-    assert lanes["determinism"]["repeats"] == 10
+    assert lanes["determinism"]["repeats"] == 5
     assert lanes["determinism"]["threads"] == [1, 2, 3, 4]
     assert lanes["boundary-sweep"]["cuts"] == "all"
     assert lanes["state-handoff"] == {"prefix_tokens": 24, "suffix_tokens": 9, "micro_batch": 16, "decode_steps": 8}

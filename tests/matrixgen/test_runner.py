@@ -73,6 +73,6 @@ def test_shortfall_lists_each_resource() -> None:
     """Memory, VRAM and disk are each named."""
     tiny = RunnerClass(
         name="tiny", labels=("x",), os="linux", arch="x64", backend="cuda", self_hosted=True,
-        memory_gb=1, vram_gb=1, disk_gb=1, legs_at_a_time=1,
+        memory_gb=1, vram_gb=1, disk_gb=1, legs_at_a_time=1, notes="",
     )  # fmt: skip
     assert set(needs_of(10 * GIB, "cuda").shortfall(tiny)) == {"memory", "VRAM", "disk"}

@@ -123,11 +123,13 @@ def test_a_failure_in_a_tap_reaches_the_caller(make: Make) -> None:
     """An exception inside native code's callback comes out of `decode`, and the next decode is sound."""
 
     class Broken:
-        def ask(self, pointer: int) -> bool:
-            raise KeyError(pointer)
+        wanted = None
 
-        def done(self, pointer: int) -> bool:
-            raise AssertionError
+        def ask(self, ordinal: int, pointer: int) -> bool:
+            raise KeyError(ordinal, pointer)
+
+        def done(self, ordinal: int, pointer: int) -> None:
+            raise AssertionError(ordinal, pointer)
 
     session = make("qwen3-dense")
     with pytest.raises(KeyError):
@@ -142,6 +144,32 @@ def test_a_context_that_llama_cpp_does_not_make_is_an_infrastructure_error(subje
     with pytest.raises(ContextFailed, match=r"creates no context for qwen3-.*\.gguf .*micro-batch") as refusal:
         Session(subjects("qwen3-dense").model, shape)
     assert refusal.value.exit_code == 4
+
+
+@pytest.mark.parametrize("family", SMALL)
+def test_every_node_has_its_place(make: Make, family: str) -> None:
+    """Nodes are counted over all micro-batches, with a tap that wants a few of them as with one that is asked for each."""
+
+    class Count:
+        def __init__(self, wanted: frozenset[int] | None) -> None:
+            self.wanted = wanted
+            self.asked: list[int] = []
+            self.given: list[int] = []
+
+        def ask(self, ordinal: int, pointer: int) -> bool:
+            self.asked.append(ordinal)
+            return pointer > 0 and ordinal in (3, 40)
+
+        def done(self, ordinal: int, pointer: int) -> None:
+            self.given.append(ordinal * bool(pointer))
+
+    session, few, each = make(family), Count(frozenset({3, 40})), Count(None)
+    for sequence, tap in enumerate((few, each)):
+        session.decode(PROMPT, 0, sequence, tap)
+        assert tap.given == [3, 40]
+        assert session.nodes_run > 100
+    assert few.asked == []
+    assert each.asked == list(range(session.nodes_run))
 
 
 def test_an_empty_state_is_refused(make: Make) -> None:

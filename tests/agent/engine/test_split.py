@@ -145,9 +145,8 @@ def test_a_node_that_is_not_the_traced_one_is_refused(subjects: Subjects, change
     anatomy, turn = subject.anatomy(16), first(subject)
     ports = anatomy.ports(4, 20)
     wrong = dataclasses.replace(ports[0], **change)  # type: ignore[arg-type]
-    n_nodes = anatomy.step(20).n_nodes
     write = {wrong: turn.frames[4][0]} if way == "write" else {}
-    tap = BoundaryTap(n_nodes, [wrong] if way == "read" else [], write)
+    tap = BoundaryTap([wrong] if way == "read" else [], write)
     with subject.session(anatomy.shape) as session, pytest.raises(GraphChanged, match=f"the trace had {wrong.name}"):
         session.decode(turn.tokens, 0, 0, tap)
 
@@ -156,11 +155,12 @@ def test_a_decode_of_another_length_is_refused(subjects: Subjects) -> None:
     """A tap made for twenty tokens notices that sixteen were decoded."""
     subject = subjects("qwen3-dense")
     anatomy = subject.anatomy(16)
-    tap = BoundaryTap(anatomy.step(20).n_nodes, anatomy.ports(4, 20), {})
+    tap = BoundaryTap(anatomy.ports(4, 20), {})
     with subject.session(anatomy.shape) as session:
         session.decode(np.arange(1, 17, dtype=np.int32), 0, 0, tap)
-    with pytest.raises(GraphChanged, match="the decode ran"):
-        tap.finish()
+        run, traced = session.nodes_run, anatomy.step(20).n_nodes
+    with pytest.raises(GraphChanged, match=f"the decode ran {run} nodes, the trace {traced}"):
+        tap.finish(run, traced)
 
 
 def test_a_port_that_was_not_met_is_noticed(subjects: Subjects) -> None:
@@ -168,11 +168,11 @@ def test_a_port_that_was_not_met_is_noticed(subjects: Subjects) -> None:
     subject = subjects("qwen3-dense")
     anatomy = subject.anatomy(16)
     beyond = dataclasses.replace(anatomy.ports(4, 16)[0], ordinal=10**6)
-    tap = BoundaryTap(anatomy.step(16).n_nodes, [beyond], {})
+    tap = BoundaryTap([beyond], {})
     with subject.session(anatomy.shape) as session:
         session.decode(np.arange(1, 17, dtype=np.int32), 0, 0, tap)
     with pytest.raises(GraphChanged, match="0 of 1 read"):
-        tap.finish()
+        tap.finish(anatomy.step(16).n_nodes, anatomy.step(16).n_nodes)
 
 
 def test_a_frame_that_brings_nothing_new_is_counted(subjects: Subjects) -> None:
@@ -180,10 +180,10 @@ def test_a_frame_that_brings_nothing_new_is_counted(subjects: Subjects) -> None:
     subject = subjects("qwen3-dense")
     anatomy, turn = subject.anatomy(16), first(subject)
     frame = dict(zip(anatomy.ports(4, 20), turn.frames[4], strict=True))
-    tap = BoundaryTap(anatomy.step(20).n_nodes, [], frame)
+    tap = BoundaryTap([], frame)
     with subject.session(anatomy.shape) as session:
         logits = session.decode(turn.tokens, 0, 0, tap)
-    tap.finish()
+        tap.finish(session.nodes_run, anatomy.step(20).n_nodes)
     assert (tap.written, tap.unchanged) == (2, 2)
     assert logits.tobytes() == turn.logits.tobytes()
 

@@ -125,13 +125,11 @@ def test_a_fault_that_cannot_show_is_said_not_to_apply(manifest: Manifest, legs:
     assert trial.caught == trial.missed == ()
 
 
-def test_a_lane_that_does_not_notice_is_a_miss(
-    manifest: Manifest, legs: Legs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lane_that_does_not_notice_is_a_miss(manifest: Manifest, legs: Legs, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault that a lane is said to catch and does not is reported by lane and status."""
     fault = FAULTS["other-architecture"]
     monkeypatch.setitem(
-        FAULTS,  # type: ignore[arg-type]
+        FAULTS,
         fault.name,
         dataclasses.replace(fault, lanes=("inspect", "single-step")),
     )
@@ -167,7 +165,9 @@ def test_the_table_shows_a_miss(legs: Legs, capsys: pytest.CaptureFixture[str]) 
             Trial(leg=leg, fault="first-layer-only", caught=(), missed=()),
         ]
     )
-    lines = {line.split()[0]: line.split()[1] for line in capsys.readouterr().out.splitlines() if len(line.split()) == 2}
+    lines = {
+        line.split()[0]: line.split()[1] for line in capsys.readouterr().out.splitlines() if len(line.split()) == 2
+    }
     assert (lines["noisy-node"], lines["wrong-sequence"], lines["first-layer-only"]) == ("✗", "!", "·")
 
 

@@ -17,6 +17,7 @@ from matrixgen.battery import LaneSpec
 from matrixgen.canonical import sha256_hex
 from matrixgen.family import Family
 from matrixgen.leg import Build, Leg, Plan, Skipped
+from matrixgen.minimums import least_comparisons as minimum
 from matrixgen.pin import Binding, Patch, Pin
 
 BASE = "b" * 40
@@ -71,7 +72,7 @@ def leg(row: Family, backend: str, subject: str, lanes: Mapping[str, Mapping[str
         family=row,
         backend=backend,
         subject=subject,
-        lanes=tuple(LaneSpec(name=name, params=params) for name, params in lanes.items()),
+        lanes=tuple(LaneSpec(name, params, minimum(name, params)) for name, params in lanes.items()),
         runner=f"lab-{backend}",
         runs_on=("self-hosted", backend),
         timeout_minutes=20,
@@ -98,7 +99,7 @@ def make_plan(commit: str = "1" * 40) -> Plan:
         pin=Pin(
             commit=commit,
             version="b10516",
-            patches=(Patch("0001-a.patch", "2" * 64), Patch("0002-b.patch", "3" * 64)),
+            patches=(Patch("0006-state.patch", sha256_hex("a patch\n")),),
             binding=Binding("llama-cpp-python", "0.3.36", "v0.5.0", None),
             toolchain_epoch="1",
             cache_version="v1",

@@ -24,7 +24,7 @@ from agent.lanes.result import Status
 from agent.receipt.receipt import Receipt
 from agent.reporters.junit import render_junit
 from agent.reporters.markdown import render_markdown
-from matrixgen.canonical import digest_of
+from matrixgen.canonical import digest_of, sha256_hex
 from matrixgen.planfile import write_plan
 from tests.agent.gate.kit import BASE, PLAN, complete, verdict_of, with_lane, write_all
 from tests.agent.gate.test_collect import bundle
@@ -350,3 +350,39 @@ def test_the_schema_knows_every_cause() -> None:
     schema = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
     assert schema["$defs"]["cause"]["enum"] == [cause.value for cause in Cause]
     assert Evidence(receipts=()).refused == ()
+
+
+def write_builds(folder: Path, **changes: object) -> None:
+    """The lists that the builder packs, one a build."""
+    for build in PLAN.builds:
+        path = folder / build.artifact / "contents.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files = [{"path": "lib/libllama.so", "size": 1, "sha256": sha256_hex(build.key)}, {"path": "l", "link": "lib"}]
+        path.write_text(json.dumps({"schema_version": 1, "key": build.key, "files": files, **changes}))
+
+
+def test_gate_traces_libraries_to_builds(tmp_path: Path) -> None:
+    """With --builds the verdict says that the libraries are the builds'; without, that nobody looked."""
+    assert "not checked: that the libraries" in gate(tmp_path, complete()).stdout
+    write_builds(tmp_path / "builds")
+    done = gate(tmp_path, complete(), "--builds", tmp_path / "builds")
+    assert (done.returncode, "not checked" in done.stdout) == (0, False)
+    assert read_verdict(tmp_path / "verdict.json").context.builds_checked
+    write_builds(tmp_path / "builds", files=[{"path": "x", "size": 1, "sha256": "0" * 64}])
+    done = gate(tmp_path, complete(), "--builds", tmp_path / "builds")
+    assert (done.returncode, "wrong_build" in done.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"key": None}, {"files": []}, {"files": "x"}, {"files": [{"path": "a", "sha256": 5}]}, {"files": [5]}, None],
+    ids=repr,
+)
+def test_lists_of_builds_that_are_none_are_bad_input(tmp_path: Path, changes: dict[str, object] | None) -> None:
+    """A folder without lists, or with a broken one, is never taken for checked."""
+    (tmp_path / "builds").mkdir()
+    if changes is not None:
+        write_builds(tmp_path / "builds", **changes)
+    done = gate(tmp_path, complete(), "--builds", tmp_path / "builds")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr

@@ -15,8 +15,9 @@ import pytest
 from agent.errors import InternalError, PushRefused, RepositoryUnusable, TokenRejected
 from agent.gate.check_run import MAX_ANNOTATIONS, MAX_SUMMARY, check_run
 from agent.gate.github_repository import GithubRepository
-from agent.gate.pin_commit import Published, PublishOptions, PublishState, publish
+from agent.gate.pin_commit import publish
 from agent.gate.producers import GITHUB_ACTIONS_APP, CheckFacts, Producer, check_problem
+from agent.gate.publication import Published, PublishOptions, PublishState
 from agent.gate.refusal import Refusal
 from agent.gate.verdict import Verdict
 from agent.gate.verdict_file import write_verdict

@@ -14,8 +14,9 @@ from agent.errors import PinFileInvalid, PushRefused, RepositoryUnusable, Verdic
 from agent.gate.current import require_current
 from agent.gate.git_repository import GitRepository
 from agent.gate.moved import MovedPolicy, certified_among, changed_paths
-from agent.gate.pin_commit import Published, PublishOptions, PublishState, publish
+from agent.gate.pin_commit import publish
 from agent.gate.pin_file import Layout
+from agent.gate.publication import Published, PublishOptions, PublishState
 from agent.gate.refusal import Refusal, classify
 from agent.gate.repository import Entry
 from agent.gate.verdict_file import verdict_to_json, write_verdict
@@ -82,6 +83,24 @@ def test_the_layout_of_upstream(product: Product, remote: GitRepository) -> None
     assert done.state is PublishState.PUBLISHED
     assert product.changed(product.base, "main") == ["third_party/llama.cpp/upstream.txt"]
     assert product.read("third_party/llama.cpp/upstream.txt") == "1" * 40
+
+
+@pytest.mark.parametrize("change", ["edited", "added", "removed", "renamed"])
+def test_the_patches_beside_the_pin_are_those_that_were_tested(
+    product: Product, remote: GitRepository, change: str
+) -> None:
+    """[G4][G14] In upstream's layout a queue that is not the plan's is never published, even on the tested commit."""
+    folder = "third_party/llama.cpp/patches"
+    changes: dict[str, dict[str, str | None]] = {
+        "edited": {f"{folder}/0006-state.patch": "another\n"},
+        "added": {f"{folder}/0007-more.patch": "more\n"},
+        "removed": {f"{folder}/0006-state.patch": None},
+        "renamed": {f"{folder}/0006-state.patch": None, f"{folder}/0005-state.patch": "a patch\n"},
+    }
+    base = product.commit(changes[change])
+    done = publish_once(remote, base, replace(MAIN, layout=Layout.UPSTREAM))
+    assert (done.state, product.tip()) == (PublishState.TEST_AGAIN, base)
+    assert "not the queue of the plan" in done.reason
 
 
 def test_a_dry_run_writes_nothing(product: Product, remote: GitRepository) -> None:
@@ -201,7 +220,7 @@ def test_of_two_canaries_one_publishes(product: Product) -> None:
 
 
 def test_two_canaries_of_one_pin_agree(product: Product) -> None:
-    """The second one finds what it wanted to publish."""
+    """The second one finds what it wanted to publish (within one second even the very same commit): one commit, no more."""
     done: list[Published] = []
 
     def first_canary() -> None:
@@ -210,7 +229,7 @@ def test_two_canaries_of_one_pin_agree(product: Product) -> None:
                 done.append(publish_once(other, product.base))
 
     with Racing(str(product.bare), first_canary) as remote:
-        assert publish_once(remote, product.base).state is PublishState.ALREADY_PUBLISHED
+        assert publish_once(remote, product.base).state in (PublishState.ALREADY_PUBLISHED, PublishState.PUBLISHED)
     assert product.git("rev-list", "--count", "main") == "2"
 
 
@@ -295,6 +314,13 @@ def test_a_repository_that_is_not_there(tmp_path: Path) -> None:
     """A missing repository or branch is a refusal, and not a traceback."""
     with GitRepository(str(tmp_path / "nothing.git")) as remote, pytest.raises(PushRefused, match="missing"):
         publish_once(remote, "b" * 40)
+
+
+def test_a_relative_path_is_that_of_the_caller(product: Product, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository beside the caller is found, although git runs in a folder of its own."""
+    monkeypatch.chdir(product.bare.parent)
+    with GitRepository(product.bare.name) as remote:
+        assert publish_once(remote, product.base).state is PublishState.PUBLISHED
 
 
 def test_without_git_nothing_is_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,6 +412,7 @@ def test_listings_are_compared_on_both_sides() -> None:
         (["--pin-file", "elsewhere.json"], 2, "elsewhere.json is missing"),
         (["--branch", "release"], 1, "missing"),
         (["--max-age", "0"], 1, "hours old"),
+        (["--require-builds"], 1, "gate --builds"),
         (["--preflight"], 2, "leave out --git"),
         (["--require-check", "ci"], 2, "leave out --git"),
     ],

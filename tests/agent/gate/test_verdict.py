@@ -129,6 +129,11 @@ FAULTS: dict[str, tuple[Change, Cause, State]] = {
         for text in ("0", "-1", "", "one", "1.0", "٣", "1" * 400)
     },
     "other-repository": (lambda r: replace(r, run={**RUN, "repository": "fork/llm"}), Cause.STALE_RECEIPT, State.RED),
+    "no-repository": (
+        lambda r: replace(r, run={k: v for k, v in RUN.items() if k != "repository"}),
+        Cause.STALE_RECEIPT,
+        State.RED,
+    ),
     "other-commit[G5]": (lambda r: replace(r, run={**RUN, "sha": "c" * 40}), Cause.WRONG_COMMIT, State.RED),
     "no-commit": (
         lambda r: replace(r, run={k: v for k, v in RUN.items() if k != "sha"}),
@@ -359,23 +364,31 @@ def test_text_of_receipts_cannot_speak_to_the_runner() -> None:
     assert len(message) <= 300
 
 
-LEAST = [
-    ("inspect", {}, 1, 1),
-    ("single-step", {"prompt_tokens": 40, "micro_batch": 16, "decode_steps": 8}, 1, 48),
-    ("boundary-sweep", {"prompt_tokens": 40, "decode_steps": 8, "cuts": "all"}, 7, 336),
-    ("boundary-sweep", {"prompt_tokens": 40, "decode_steps": 8, "cuts": "classes"}, 7, 48),
-    ("dtype-matrix", {"prompt_tokens": 40, "decode_steps": 8, "wires": ["f32", "f16"], "cuts": "all"}, 7, 96),
-    ("cache-resident", {"prefix_tokens": 24, "suffix_tokens": 9, "decode_steps": 8, "hit_repeats": 3}, 1, 81),
-    ("determinism", {"prompt_tokens": 4, "decode_steps": 1, "repeats": 5, "micro_batches": [4, 1]}, 1, 55),
-    ("single-step", {"prompt_tokens": "many"}, 1, 1),
-    ("of-the-future", {"prompt_tokens": 40}, 1, 1),
-]
+@pytest.mark.parametrize(
+    ("lane", "cuts", "least"),
+    [
+        (LaneSpec("boundary-sweep", {"cuts": "all"}, 48), 7, 336),
+        (LaneSpec("boundary-sweep", {"cuts": "all"}, 48), 0, 48),
+        (LaneSpec("boundary-sweep", {"cuts": "classes"}, 48), 7, 48),
+        (LaneSpec("single-step", {"cuts": "all"}, 48), 7, 48),
+        (LaneSpec("inspect", {}, 0), 1, 1),
+        (LaneSpec("of-the-future", {}), 1, 1),
+    ],
+)
+def test_least_comparisons(lane: LaneSpec, cuts: int, least: int) -> None:
+    """The plan's minimum, for each legal cut where all are swept, and never below one."""
+    assert least_comparisons(lane, legal_cuts=cuts) == least
 
 
-@pytest.mark.parametrize(("lane", "params", "cuts", "least"), LEAST)
-def test_least_comparisons(lane: str, params: dict[str, object], cuts: int, least: int) -> None:
-    """The bound follows from the parameters of the plan, and is never below one."""
-    assert least_comparisons(LaneSpec(name=lane, params=params), legal_cuts=cuts) == least
+def test_a_sweep_that_left_cuts_out_is_red() -> None:
+    """The leg's own inspection found more legal cuts than the sweep compared."""
+    receipt = receipt_of(TWIN)
+    sweep = [lane.name for lane in TWIN.lanes].index("boundary-sweep")
+    inspected = with_lane(receipt, 0, measurements={"legal_cuts": [1, 2, 3]})
+    others = [entry for entry in complete() if entry.leg != TWIN.id]
+    assert verdict_of([*others, inspected]).causes == (Cause.TOO_FEW_COMPARISONS,)
+    swept = with_lane(inspected, sweep, comparisons=3 * 48)
+    assert verdict_of([*others, swept]).state is State.GREEN
 
 
 def test_the_verdict_says_what_was_tested() -> None:
@@ -383,3 +396,24 @@ def test_the_verdict_says_what_was_tested() -> None:
     verdict = verdict_of(complete(), base_tree="d" * 40)
     assert (verdict.context.base_commit, verdict.context.base_tree) == (BASE, "d" * 40)
     assert (verdict.plan, verdict.pin) == (PLAN.digest, PLAN.pin.to_json())
+
+
+def test_libraries_are_traced_to_the_builds() -> None:
+    """Where the builds' lists are given, each library must be of the build that the plan asked for, under that key."""
+    whole = tuple(map(filed, complete()))
+    builds = {
+        entry.receipt.build_key: frozenset(entry.receipt.engine["libraries"].values()) | {"0" * 64} for entry in whole
+    }
+    assert judge(PLAN, Evidence(receipts=whole, builds=builds), context(builds_checked=True)).state is State.GREEN
+    for wrong in ({}, {**builds, "build-cuda~": builds["build-cpu~"]}, {key: frozenset({"0" * 64}) for key in builds}):
+        verdict = judge(PLAN, Evidence(receipts=whole, builds=wrong), context(builds_checked=True))
+        assert (verdict.state, verdict.causes) == (State.RED, (Cause.WRONG_BUILD,))
+
+
+@pytest.mark.parametrize("value", [5, None, [], {}, "", True], ids=repr)
+def test_a_digest_of_another_type_is_no_digest(value: object) -> None:
+    """Whatever JSON stands where the digest of a library should be is not of the build."""
+    odd = replace(complete()[0], engine={"version": "1", "libraries": {"libllama.so": value}})
+    entries = (filed(odd), *map(filed, complete()[1:]))
+    builds = {f"build-{name}~": frozenset({"0" * 64}) for name in ("cpu", "cuda")}
+    assert judge(PLAN, Evidence(receipts=entries, builds=builds), context()).state is State.RED

@@ -35,8 +35,10 @@ def contracts(draw: st.DrawFn, *, min_legal: int = 1) -> Contract:
     """Two to forty layers: periodic or not, with some cuts illegal and some wide."""
     size = draw(st.integers(max(2, min_legal + 1), 40))
     pattern = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=8))
-    kinds = (pattern * size)[:size] if draw(st.booleans()) else draw(
-        st.lists(st.sampled_from(KINDS), min_size=size, max_size=size)
+    kinds = (
+        (pattern * size)[:size]
+        if draw(st.booleans())
+        else draw(st.lists(st.sampled_from(KINDS), min_size=size, max_size=size))
     )
     every = list(range(1, size))
     legal = draw(st.sets(st.sampled_from(every), min_size=min_legal))

@@ -13,7 +13,9 @@ from agent.lanes.agreement import Agreement, frames_equal
 
 Logits = npt.NDArray[np.float32]
 
-finite = hnp.arrays(np.float32, st.tuples(st.integers(1, 5), st.integers(2, 8)), elements=st.floats(-1e3, 1e3, width=32))
+finite = hnp.arrays(
+    np.float32, st.tuples(st.integers(1, 5), st.integers(2, 8)), elements=st.floats(-1e3, 1e3, width=32)
+)
 
 
 def compared(reference: object, other: object) -> Agreement:

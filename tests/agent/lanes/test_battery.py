@@ -72,7 +72,11 @@ def test_a_purely_recurrent_model_has_no_kv_bytes(subjects: Subjects, legs: Legs
     ("lane", "change", "words"),
     [
         ("inspect", {"arch": "llama"}, "the row qwen3-dense says 'llama'"),
-        ("cache-policy", {"cache": "KvRecurrent"}, "the layers call for ResidentKv, the row qwen3-dense says KvRecurrent"),
+        (
+            "cache-policy",
+            {"cache": "KvRecurrent"},
+            "the layers call for ResidentKv, the row qwen3-dense says KvRecurrent",
+        ),
         ("cache-policy", {"cache": "disabled"}, "the row qwen3-dense says disabled"),
         ("cache-policy", {"cache": "other"}, "the row qwen3-dense says other"),
     ],
@@ -103,9 +107,7 @@ def with_expectations(subject: Subject, expectations: Expectations) -> Subject:
         ({"shared_state": True}, "layers no longer read the caches of layers below"),
     ],
 )
-def test_a_contract_other_than_the_recorded_one_fails(
-    subjects: Subjects, change: dict[str, Any], words: str
-) -> None:
+def test_a_contract_other_than_the_recorded_one_fails(subjects: Subjects, change: dict[str, Any], words: str) -> None:
     """Every part of the record is compared and the difference is said in words."""
     subject = subjects("qwen3-dense")
     recorded = subject.expectations.recorded

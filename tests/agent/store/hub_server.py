@@ -30,6 +30,8 @@ class Hub:
         announce: headers of a HEAD that replace the true ones; None leaves one out.
         cut: after so many bytes of an answer the connection is closed.
         ranges: whether Range is understood.
+        chunked: answers do not say how long they are.
+        slow_start: after so many bytes of an answer it pauses for more than a second.
         rate: bytes a second; None for as fast as it goes.
         token: the only one that opens it; None for a public one.
         cdn: where bytes are redirected to; None to send them from here.
@@ -43,6 +45,8 @@ class Hub:
     announce: dict[str, str | None] = field(default_factory=dict)
     cut: int | None = None
     ranges: bool = True
+    chunked: bool = False
+    slow_start: int | None = None
     rate: float | None = None
     token: str | None = None
     cdn: str | None = None
@@ -133,9 +137,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if hub.body is not None:
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
-            self.send_header("Content-Length", str(len(hub.body)))
+            if hub.chunked:
+                self.send_header("Transfer-Encoding", "chunked")
+            else:
+                self.send_header("Content-Length", str(len(hub.body)))
             self.end_headers()
-            self.wfile.write(hub.body)
+            self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(hub.body), hub.body) if hub.chunked else hub.body)
             return
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         start, end = 0, len(data)
@@ -158,6 +165,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             data = data[: hub.cut]
             self.close_connection = True
         step = len(data) or 1 if hub.rate is None else max(1, int(hub.rate / 50))
+        if hub.slow_start:
+            self.wfile.write(data[: hub.slow_start])
+            self.wfile.flush()
+            hub.sent += hub.slow_start
+            data = data[hub.slow_start :]
+            time.sleep(1.2)
         with contextlib.suppress(ConnectionError):
             for offset in range(0, len(data), step):
                 self.wfile.write(data[offset : offset + step])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.utils
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import huggingface_hub.constants
@@ -126,6 +127,29 @@ def test_an_error_that_is_sent_as_the_model_is_named(hub: Hub, store: Opener, bo
     with pytest.raises(FetchFailed, match=rf"wrong_bytes: .*({verdict})"):
         fetch(opened, [FILE])
     assert leftovers(opened) == []
+
+
+@pytest.mark.parametrize("body", [HTML * 5, XML * 5, LFS_POINTER * 5])
+def test_an_error_of_unknown_length_is_named(hub: Hub, store: Opener, body: bytes) -> None:
+    """Also where the answer does not say how long it is, and so looks like a transfer that was cut."""
+    hub.body, hub.chunked = body, True
+    with pytest.raises(FetchFailed, match=r"wrong_bytes: .*(html_page|xml_error|lfs_pointer)"):
+        fetch(store(at(hub)), [FILE])
+
+
+def test_a_slow_start_is_no_other_file(hub: Hub, store: Opener) -> None:
+    """A few bytes, then a pause: nothing is judged by a head that is not there yet."""
+    hub.slow_start = 10
+    assert fetch(store(at(hub)), [FILE]) == [DATA]
+
+
+@pytest.mark.parametrize("data", [b"", b"x", HTML, b"FUGG" + bytes(1000), b'{"a": 1}'])
+@pytest.mark.parametrize("name", ["model.gguf", "model-package.json"])
+def test_the_digest_alone_decides(hub: Hub, store: Opener, data: bytes, name: str) -> None:
+    """What the plan pins is fetched, whatever it looks like."""
+    file = wanted(data, name)
+    hub.files[REPO, REVISION, name] = data
+    assert fetch(store(at(hub)), [file]) == [data]
 
 
 @pytest.mark.parametrize(
@@ -277,6 +301,28 @@ def test_cut_pieces_end_right(hub: Hub, store: Opener, monkeypatch: pytest.Monke
         except FetchFailed:
             partial = opened.root.partial(FILE.sha256)
             assert DATA.startswith(partial.read_bytes())
+
+
+def test_a_server_that_ignores_the_first_piece_sends_all(
+    hub: Hub, store: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where ranges are not understood the first request brings the whole file, and it is the only one."""
+    monkeypatch.setattr("agent.store.ranges.PIECE", 200_000)
+    hub.ranges = False
+    assert fetch(store(at(hub)), [FILE]) == [DATA]
+    assert hub.gets() == 1
+
+
+def test_a_netrc_does_not_replace_the_token(
+    hub: Hub, store: Opener, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Credentials that .netrc has for the same host are not what the hub gets."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    be_home(hub, monkeypatch)
+    hub.token = TOKEN
+    assert fetch(store("hub"), [FILE]) == [DATA]
 
 
 def test_the_token_goes_to_the_hub_alone(hub: Hub, store: Opener, monkeypatch: pytest.MonkeyPatch) -> None:

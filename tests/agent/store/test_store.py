@@ -64,7 +64,7 @@ def overwrite(path: Path, data: bytes) -> None:
 )
 def test_only_exact_files_can_be_wanted(fault: dict[str, Any]) -> None:
     """A branch, a missing digest, a path that leads out: refused before anything is asked."""
-    assert Wanted(**FACTS)
+    assert str(Wanted(**FACTS)).startswith("m.gguf of ")
     with pytest.raises(NotPinned, match="correct the row"):
         Wanted(**FACTS | fault)
 

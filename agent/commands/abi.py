@@ -1,0 +1,135 @@
+"""`skippy-agent abi`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from agent.build.abi import AbiReport, check_abi
+from agent.build.archive import lend_libraries
+from agent.build.assertions import assertions_of
+from agent.build.findings import Finding
+from agent.build.headers import LLAMA_HEADERS, layout_of_checkout
+from agent.build.rust.mirror import check_mirror, choose, compare_with_headers, mirror_source, problems_of, read_rust
+from agent.errors import UsageError
+from agent.lanes.result import Findings, LaneResult
+from agent.build.report import write_findings
+from matrixgen.files import write_atomically
+
+LANE = "abi"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbiRequest:
+    """What the user asked for; see `skippy-agent abi --help`."""
+
+    llama_src: Path | None
+    build: Path | None
+    rust: tuple[Path, ...]
+    structs: tuple[str, ...]
+    headers: tuple[Path, ...]
+    includes: tuple[Path, ...]
+    output: Path | None
+    as_json: bool
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """From the options of the command line.
+
+        Raises:
+            UsageError: they do not go together.
+        """
+        request = cls(**options)
+        if (request.structs or request.headers) and not request.rust:
+            raise UsageError("--struct and --header are about the structs of a Rust file: give it with --rust")
+        return request
+
+
+def run(request: AbiRequest) -> int:
+    """Compare layouts; returns the exit code."""
+    reports: list[AbiReport] = []
+    written: dict[str, str] = {}
+    if request.rust:
+        reports.append(_rust(request, written))
+    if request.llama_src or request.build or not request.rust:
+        reports.append(_binding(request, written))
+    findings = tuple(finding for report in reports for finding in report.findings)
+    result = _result(reports)
+    answer = {**result.to_json(), "findings": [finding.to_json() for finding in findings]}
+    if request.output:
+        _write(request.output, {**written, "report.json": json.dumps(answer, indent=1) + "\n"})
+    if request.as_json:
+        sys.stdout.write(json.dumps(answer) + "\n")
+    else:
+        write_findings(findings, sys.stdout)
+        sys.stdout.write(f"abi: {result.status}: {result.summary}\n")
+    return 0 if all(report.ok for report in reports) else 1
+
+
+def _binding(request: AbiRequest, written: dict[str, str]) -> AbiReport:
+    actual = layout_of_checkout(request.llama_src) if request.llama_src else None
+    if actual:
+        written["llama-assertions.c"] = assertions_of(actual, LLAMA_HEADERS)
+        written["llama-layout.json"] = json.dumps(actual.to_json(), indent=1) + "\n"
+    if request.build is None:
+        return check_abi(actual=actual, libraries=None)
+    with lend_libraries(request.build) as (libraries, recorded):
+        return check_abi(actual=actual or recorded, libraries=libraries)
+
+
+def _rust(request: AbiRequest, written: dict[str, str]) -> AbiReport:
+    found = read_rust(request.rust)
+    if request.structs:
+        found = choose(found, request.structs)
+    findings = [*problems_of(found)]
+    written["rust-mirror.c"] = mirror_source(found)
+    written["rust-layout.json"] = json.dumps(found.layout.to_json(), indent=1) + "\n"
+    mirror = check_mirror(found)
+    if not mirror.ok:
+        findings.append(
+            Finding(
+                id="AB022",
+                severity="error",
+                file=found.layout.source,
+                line=0,
+                message=f"the C mirror does not compile: {(mirror.words.strip().splitlines() or ['no message'])[0]}",
+                why="the compiler lays the types out otherwise than Rust's repr(C) rules say",
+                fix="report it with the Rust file: the layout rules of this project or the target are wrong",
+            )
+        )
+    comparisons = sum(2 + 2 * len(struct.fields) for struct in found.layout.structs.values())
+    facts: dict[str, Any] = {"rust_structs": len(found.layout.structs), "rust_opaque": list(found.opaque)}
+    if request.headers:
+        compared, _ = compare_with_headers(found, request.headers, request.includes)
+        findings += compared.findings
+        comparisons += compared.fields
+        facts |= {"header_structs": compared.structs, "header_fields": compared.fields}
+        names = [header.name for header in request.headers]
+        if not any(name.endswith((".hpp", ".hh")) for name in names):
+            written["header-assertions.c"] = assertions_of(found.layout, names)
+    return AbiReport(comparisons=comparisons, findings=tuple(findings), facts=facts)
+
+
+def _result(reports: list[AbiReport]) -> LaneResult:
+    collected = Findings(LANE)
+    for report in reports:
+        collected.comparisons += report.comparisons
+        collected.measurements |= report.facts
+        for finding in report.findings:
+            (collected.problems if finding.severity == "error" else collected.notes).append(str(finding))
+        if not report.comparisons:
+            collected.problems.append("nothing was compared")
+    return collected.result(f"{collected.comparisons} sizes, offsets and default values agree")
+
+
+def _write(folder: Path, texts: Mapping[str, str]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output {folder} cannot be made ({error.strerror}): give a folder that can") from error
+    for name, text in texts.items():
+        write_atomically(folder / name, text)
