@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -87,6 +87,12 @@ def _sources(command: Callable[..., int]) -> Callable[..., int]:
     show_default=True,
     help="Where receipts go.",
 )
+@click.option(
+    "--build",
+    "build_file",
+    type=_PATH,
+    help="Test the libraries of this build (docs/build.md). [default: those of the binding]",
+)
 @_sources
 @_manifests
 @_json
@@ -101,9 +107,12 @@ def certify(**options: object) -> int:
     skippy-agent certify --plan plan.json --leg mamba@cuda
     """
     from agent.commands.certify import CertifyRequest, run
+    from agent.commands.use_build import use_build
 
+    build = cast("Path | None", options.pop("build_file"))
     request: CertifyRequest = CertifyRequest.from_options(options)
-    return run(request)
+    with use_build(build, plan=request.plan_file, manifests=request.manifests):
+        return run(request)
 
 
 @cli.command()
@@ -409,6 +418,82 @@ def cache_gc(
     from agent.commands.cache import run_gc
 
     return run_gc(store, free=free, unpinned=unpinned, manifests=manifests, dry_run=dry_run, as_json=as_json)
+
+
+_llama_src = click.option("--llama-src", type=_PATH, metavar="DIR", help="Root of a llama.cpp checkout.")
+
+
+@cli.command()
+@_llama_src
+@click.option(
+    "--build",
+    type=_PATH,
+    metavar="ARCHIVE|DIR",
+    help="A build, or a folder of libraries. [default: the libraries of the binding]",
+)
+@click.option("--rust", type=_PATH, multiple=True, metavar="FILE", help="Mirror the repr(C) structs of it; repeatable.")
+@click.option("--struct", "structs", multiple=True, metavar="NAME", help="Only this one of them; repeatable.")
+@click.option(
+    "--header",
+    "headers",
+    type=_PATH,
+    multiple=True,
+    metavar="FILE",
+    help="Compare them with this C header; repeatable.",
+)
+@click.option("--include", "includes", type=_PATH, multiple=True, metavar="DIR", help="Where headers include from.")
+@click.option("--output", type=_PATH, metavar="DIR", help="Write the C assertions, the layouts and the report there.")
+@_json
+def abi(**options: object) -> int:
+    """Compare struct layouts: binding against headers and libraries, Rust against C. No model is opened.
+
+    \b
+    skippy-agent abi --llama-src llama.cpp --build build.tar
+    skippy-agent abi --rust lib.rs --struct skippy_iteration_request --header skippy.h
+    """
+    from agent.commands.abi import AbiRequest, run
+
+    request: AbiRequest = AbiRequest.from_options(options)
+    return run(request)
+
+
+@cli.command(name="lint-patches")
+@click.option("--patches", type=_PATH, required=True, metavar="DIR", help="Folder of the patch queue.")
+@_llama_src
+@click.option(
+    "--reviewed", type=_PATH, metavar="FILE", help="Removed lines that may go. [default: reviewed.txt in DIR]"
+)
+@_json
+def lint_patches(patches: Path, llama_src: Path | None, reviewed: Path | None, as_json: bool) -> int:
+    """Check a patch queue: numbers, whether it applies in order, and the guards of upstream that it removes."""
+    from agent.commands.lint_patches import run
+
+    return run(patches, llama_src=llama_src, reviewed=reviewed, as_json=as_json)
+
+
+@cli.command()
+@_llama_src
+@click.option("--patches", type=_PATH, metavar="DIR", help="Folder of the patch queue. [default: no patches]")
+@click.option("--plan", type=_PATH, help="Build the pin of this plan.json; fetched unless --llama-src is given.")
+@click.option("--key", metavar="KEY", help="Which build of the plan.")
+@click.option(
+    "--backend", type=click.Choice(["cpu", "cuda", "metal", "vulkan", "rocm"]), help="[default: that of the key]"
+)
+@click.option("--commit", metavar="SHA", help="The commit that is wanted; fetched unless --llama-src is given.")
+@click.option("--cmake-arg", "cmake_args", multiple=True, metavar="-DNAME=VALUE", help="For cmake; repeatable.")
+@click.option("--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Compilers at once.")
+@click.option("-o", "--output", type=_PATH, required=True, help="An archive, if the name ends in .tar; else a folder.")
+@_json
+def build(**options: object) -> int:
+    """Build the libraries of a llama.cpp with its patches, and record what they are made of.
+
+    \b
+    skippy-agent build --llama-src llama.cpp --patches patches --backend cpu -o build.tar
+    """
+    from agent.commands.build import BuildOptions, run
+
+    request: BuildOptions = BuildOptions.from_options(options)
+    return run(request)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/../.."
 target=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-awk -v names="hatchling packaging pathspec pluggy trove-classifiers" '
+awk -v names="hatchling packaging pathspec pluggy tomlkit trove-classifiers" '
   BEGIN { split(names, list, " "); for (i in list) wanted[list[i]] }
   /^[a-z0-9]/ { split($1, part, "=="); keep = part[1] in wanted }
   keep' .ci/requirements/dev.txt >"$work/build.txt"

@@ -15,7 +15,7 @@ folder=$RUNNER_TEMP/skippy-build
 rm -rf "$folder"
 mkdir -p "$folder/out"
 export SKIPPY_BUILD_OUT=$folder/out SKIPPY_BUILD_KEY=$BUILD_KEY SKIPPY_BACKEND=$BACKEND SKIPPY_ENGINE=$ENGINE
-export SKIPPY_PYTHON=$python
+export SKIPPY_PYTHON=$python SKIPPY_PATCHES=$PATCHES
 if [ -n "$SCRIPT" ]; then
   case "$SCRIPT" in
     /* | *..*) fail "script is '$SCRIPT': give a path inside the workspace" ;;

@@ -23,6 +23,9 @@ cp "$wheels"/*-none-*.whl "$SKIPPY_BUILD_OUT/wheels/"
 rm -rf "$wheels"
 
 if [ "$SKIPPY_ENGINE" = pin ]; then
-  skippy-agent build --plan "$SKIPPY_PLAN" --key "$SKIPPY_BUILD_KEY" --output "$SKIPPY_BUILD_OUT" ||
+  arguments=(build --plan "$SKIPPY_PLAN" --key "$SKIPPY_BUILD_KEY" -o "$SKIPPY_BUILD_OUT/llama.tar")
+  arguments+=(--jobs "$(getconf _NPROCESSORS_ONLN)")
+  if [ -n "$SKIPPY_PATCHES" ]; then arguments+=(--patches "$SKIPPY_PATCHES"); fi
+  skippy-agent "${arguments[@]}" ||
     fail "the libraries of the pin were not built, so no leg can say anything about it; see above"
 fi

@@ -15,5 +15,6 @@ output artifact "skippy-receipt.$NAME.$JOB.${GITHUB_RUN_ATTEMPT:-1}"
 arguments=(certify --plan "$PLAN" --receipts "$receipts" --manifests "$MANIFESTS")
 add_options --leg "$LEGS"
 if [ -z "${LEGS//[[:space:],]/}" ]; then fail "legs is empty: without one, every leg of the plan would run here"; fi
+if [ -n "$BUILD" ]; then arguments+=(--build "$BUILD"); fi
 if [ -n "$STORE" ]; then arguments+=(--store "$STORE" --offline); fi
 exec skippy-agent "${arguments[@]}"

@@ -18,7 +18,8 @@ if compgen -G "$build/wheels/*.whl" >/dev/null; then
   "$python" -m pip install -qq --disable-pip-version-check --no-index --no-deps "$build"/wheels/*.whl ||
     fail "the binding of the build does not fit this machine; see above"
 fi
-if [ -d "$build/lib" ]; then printf 'LLAMA_CPP_LIB_PATH=%s\n' "$build/lib" >>"$GITHUB_ENV"; fi
+libraries=
+if [ -f "$build/llama.tar" ]; then libraries=$build/llama.tar; fi
 
 store=${STORE:-$RUNNER_TEMP/skippy-store}
 if [ "$SUBJECT" = weights ]; then
@@ -28,4 +29,5 @@ if [ "$SUBJECT" = weights ]; then
   skippy-agent "${arguments[@]}"
 fi
 output plan "$plan"
+output build "$libraries"
 output store "$store"

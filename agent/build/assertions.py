@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agent.build.layout import Layout, Struct
 
 
-def assertions_of(layout: Layout, headers: Sequence[str]) -> str:
+def assertions_of(layout: Layout, headers: Sequence[str], spellings: Mapping[str, str] | None = None) -> str:
     """A C file of `_Static_assert`s on size, alignment and every offset of the structs of `layout`.
 
     Args:
         layout: the layout that is asserted.
         headers: what the file includes.
+        spellings: how the headers write a type, where that is not `struct NAME`.
     """
     lines = [
         f"/* Struct layout of {layout.source}, for {layout.machine}. It compiles only where it holds. By skippy-agent abi. */",
@@ -22,7 +23,7 @@ def assertions_of(layout: Layout, headers: Sequence[str]) -> str:
         *(f'#include "{header}"' for header in headers),
     ]
     for struct in layout.structs.values():
-        lines += ["", *struct_assertions(struct)]
+        lines += ["", *struct_assertions(struct, (spellings or {}).get(struct.name))]
     return "\n".join([*lines, ""])
 
 

@@ -16,7 +16,7 @@ _HEAD = re.compile(
     r"(?P<typedef>\btypedef\s+)?\b(?P<word>struct|union)\b(?:\s+__attribute__\s*\(\(.*?\)\))?\s*(?P<tag>[A-Za-z_]\w*)?\s*\{"
 )
 _ALIAS = re.compile(r"\s*(?:__attribute__\s*\(\(.*?\)\)\s*)?([A-Za-z_]\w*)\s*;")
-_ATTRIBUTE = re.compile(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)|__extension__|_Alignas\s*\([^()]*\)")
+_ATTRIBUTE = re.compile(r"\b(?:__attribute__|__attribute|_Alignas|__asm__)\s*(?=\()")
 _FUNCTION = re.compile(r"\(\s*\*\s*(?:const\s+)?([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*\)\s*\(")
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
 _AGGREGATE = re.compile(r"^(?:const\s+|volatile\s+)*(struct|union|enum)\b\s*([A-Za-z_]\w*)?\s*\{")
@@ -55,7 +55,7 @@ def struct_fields(source: str, wanted: Container[str]) -> dict[str, CStruct]:
 
 def _members(struct: str, body: str) -> Iterator[str]:
     for text in _split(body, ";"):
-        declaration = " ".join(_ATTRIBUTE.sub(" ", text).split())
+        declaration = " ".join(_without_attributes(text).split())
         if not declaration:
             continue
         if aggregate := _AGGREGATE.match(declaration):
@@ -93,10 +93,16 @@ def _split(text: str, separator: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _closing(text: str, opening: int) -> int:
+def _without_attributes(text: str) -> str:
+    while match := _ATTRIBUTE.search(text):
+        text = f"{text[: match.start()]} {text[_closing(text, match.end(), '()') + 1 :]}"
+    return text.replace("__extension__", " ")
+
+
+def _closing(text: str, opening: int, pair: str = "{}") -> int:
     depth = 0
     for place in range(opening, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        depth += {pair[0]: 1, pair[1]: -1}.get(text[place], 0)
         if depth == 0:
             return place
     raise HeadersUnreadable("a struct of the headers is not closed: the headers are cut short")

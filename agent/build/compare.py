@@ -9,7 +9,9 @@ from agent.build.findings import Finding, Severity
 from agent.build.headers import ENGINE_STRUCTS
 from agent.build.layout import Field, Layout, Struct
 
-_WHY_MOVED = "every field behind it is read and written at the wrong place, so the library gets other settings than were given"
+_WHY_MOVED = (
+    "every field behind it is read and written at the wrong place, so the library gets other settings than were given"
+)
 _WHY_SIZE = "the struct is passed by value: the library reads bytes that were never written"
 _FIX = "use a binding of this llama.cpp, or build the pin that the binding was made for (docs/build.md)"
 

@@ -72,28 +72,39 @@ def layout_of_checkout(checkout: Path) -> Layout:
 
 
 def layout_of_headers(headers: Sequence[str], includes: Sequence[Path], *, source: str) -> Layout:
-    """The layout of every struct that is defined in `headers` themselves; those of headers that they include are left out.
+    """The layout of the structs that `headers` define or whose names they use.
 
     Raises:
         HeadersUnreadable: a header does not compile, holds a member that this reader does not understand, or has bytes
             that no field explains.
     """
-    texts = [_find(header, includes).read_text(encoding="utf-8", errors="replace") for header in headers]
-    words = {word for text in texts for word in _WORD.findall(text)}
-    include_lines = _PROLOGUE + "".join(f'#include "{header}"\n' for header in headers)
-    said, text = preprocess(include_lines, includes)
-    if not said.ok:
-        raise HeadersUnreadable(f"{source}: {_first_error(said.words)}: the headers do not compile on their own")
-    # what system headers define goes by names that these headers do not use
-    structs = dict(sorted(struct_fields(text, words).items()))
-    said, answer = run_source(program_of(include_lines, structs), includes)
+    structs = structs_of_headers(headers, includes, source=source)
+    said, answer = run_source(program_of(_prologue(headers), structs), includes)
     if not said.ok:
         raise HeadersUnreadable(f"{source}: {_first_error(said.words)}: the fields of the headers were misread")
-    machine = machine_name()
-    layout = Layout.from_json({"source": source, "machine": machine, "structs": json.loads(answer)})
+    layout = Layout.from_json({"source": source, "machine": machine_name(), "structs": json.loads(answer)})
     if gaps := [gap for struct in layout.structs.values() for gap in struct.unexplained()]:
         raise HeadersUnreadable(f"{source}: {gaps[0]} belong to no field that was read: a field was missed")
     return layout
+
+
+def structs_of_headers(headers: Sequence[str], includes: Sequence[Path], *, source: str) -> dict[str, CStruct]:
+    """The names of fields of those structs, sorted by name.
+
+    Raises:
+        HeadersUnreadable: a header does not compile, or holds a member that this reader does not understand.
+    """
+    texts = [_find(header, includes).read_text(encoding="utf-8", errors="replace") for header in headers]
+    said, text = preprocess(_prologue(headers), includes)
+    if not said.ok:
+        raise HeadersUnreadable(f"{source}: {_first_error(said.words)}: the headers do not compile on their own")
+    # what system headers define goes by names that these headers do not use
+    used = {word for text in texts for word in _WORD.findall(text)}
+    return dict(sorted(struct_fields(text, used).items()))
+
+
+def _prologue(headers: Sequence[str]) -> str:
+    return _PROLOGUE + "".join(f'#include "{header}"\n' for header in headers)
 
 
 def program_of(include_lines: str, structs: Mapping[str, CStruct]) -> str:

@@ -14,10 +14,10 @@ from agent.build.archive import lend_libraries
 from agent.build.assertions import assertions_of
 from agent.build.findings import Finding
 from agent.build.headers import LLAMA_HEADERS, layout_of_checkout
+from agent.build.report import write_findings
 from agent.build.rust.mirror import check_mirror, choose, compare_with_headers, mirror_source, problems_of, read_rust
 from agent.errors import UsageError
 from agent.lanes.result import Findings, LaneResult
-from agent.build.report import write_findings
 from matrixgen.files import write_atomically
 
 LANE = "abi"
@@ -104,13 +104,10 @@ def _rust(request: AbiRequest, written: dict[str, str]) -> AbiReport:
     comparisons = sum(2 + 2 * len(struct.fields) for struct in found.layout.structs.values())
     facts: dict[str, Any] = {"rust_structs": len(found.layout.structs), "rust_opaque": list(found.opaque)}
     if request.headers:
-        compared, _ = compare_with_headers(found, request.headers, request.includes)
+        compared, written["header-assertions.c"] = compare_with_headers(found, request.headers, request.includes)
         findings += compared.findings
         comparisons += compared.fields
         facts |= {"header_structs": compared.structs, "header_fields": compared.fields}
-        names = [header.name for header in request.headers]
-        if not any(name.endswith((".hpp", ".hh")) for name in names):
-            written["header-assertions.c"] = assertions_of(found.layout, names)
     return AbiReport(comparisons=comparisons, findings=tuple(findings), facts=facts)
 
 

@@ -122,6 +122,8 @@ def test_navigation_and_pages_agree() -> None:
     """Every page of the navigation exists, and every page is in the navigation."""
     nav = list(nav_pages(yaml.safe_load(read("mkdocs.yml"))["nav"]))
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    # one page a finding: they are reached from their index, and from the finding itself
+    pages = {page for page in pages if not re.fullmatch(r"findings/[A-Z]{2}\d{3}\.md", page)}
     assert nav
     assert len(nav) == len(set(nav))
     assert set(nav) == pages

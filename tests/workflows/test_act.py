@@ -102,7 +102,7 @@ def test_red_where_nothing_is_selected(tmp_path: Path) -> None:
 
 
 def test_green_with_everything_real(tmp_path: Path) -> None:
-    """The same with the real setup and the real build: requirements installed by hash, the binding's wheel made once, legs packed."""
+    """The same with the real setup and build: requirements installed by hash, the binding's wheel made once, legs packed."""
     options = TWO | {"build_script": "", "pack_minutes": "15"}
     product = make_product(tmp_path, calling(REQUIRED, **options), real_setup=True)
     run = run_act(product, tmp_path)

@@ -339,3 +339,11 @@ def test_an_upstream_that_cannot_be_reached_is_refused(tmp_path: Path) -> None:
     environment = {"GITHUB_EVENT_NAME": "schedule", "DRY_RUN": "", "REQUESTED": "", "GITHUB_REF": "refs/heads/main"}
     done = bash(script, **environment, UPSTREAM=str(tmp_path / "none"), GITHUB_OUTPUT=str(tmp_path / "output"))
     assert done.returncode != 0
+
+
+@pytest.mark.slow
+def test_the_distribution_is_built_from_hashed_tools(tmp_path: Path) -> None:
+    """The release's script makes a wheel and an sdist with the pinned build backend alone."""
+    done = bash(f"bash .github/scripts/build-distribution.sh '{tmp_path}'", HOME=os.environ.get("HOME", ""))
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".gz", ".whl"]

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from agent.build.assertions import struct_assertions
+from agent.build.assertions import assertions_of, struct_assertions
 from agent.build.compare import Comparison, compare_layouts
 from agent.build.compiler import Compiled, check_source
 from agent.build.findings import Finding
-from agent.build.headers import layout_of_headers
-from agent.build.layout import Layout
+from agent.build.headers import layout_of_headers, structs_of_headers
 from agent.build.rust.items import Scope, read_items
 from agent.build.rust.layout import RustLayout, lay_out
 from agent.errors import FileUnreadable, RustUnsupported
@@ -98,15 +97,16 @@ def problems_of(found: RustLayout) -> tuple[Finding, ...]:
 
 def compare_with_headers(
     found: RustLayout, headers: Sequence[Path], includes: Sequence[Path]
-) -> tuple[Comparison, Layout]:
-    """Compare the types with those of the same name in C headers.
+) -> tuple[Comparison, str]:
+    """Compare the types with those of the same name in C headers; also the C file that asserts the same.
 
     Raises:
         HeadersUnreadable: a header cannot be laid out.
     """
     folders = [*dict.fromkeys([*(header.resolve().parent for header in headers), *includes])]
     names = [header.name for header in headers]
-    actual = layout_of_headers(names, folders, source=", ".join(names))
+    source = ", ".join(names)
+    actual = layout_of_headers(names, folders, source=source)
     common = [name for name in found.layout.structs if name in actual.structs]
     compared = compare_layouts(found.layout, actual, required=common, partial=())
     absent = tuple(
@@ -115,11 +115,13 @@ def compare_with_headers(
             severity="error",
             file=name,
             line=0,
-            message=f"{', '.join(names)} define no type {name}, so it was compared with nothing",
+            message=f"{source}: no type {name} is defined there, so it was compared with nothing",
             why="a struct that only one side knows is checked by nobody",
             fix="give the header that defines it with --header, or choose structs with --struct",
         )
         for name in found.layout.structs
         if name not in actual.structs
     )
-    return replace(compared, findings=compared.findings + absent), actual
+    spellings = {name: struct.spelling for name, struct in structs_of_headers(names, folders, source=source).items()}
+    shared = replace(found.layout, structs={name: found.layout.structs[name] for name in common})
+    return replace(compared, findings=compared.findings + absent), assertions_of(shared, names, spellings)

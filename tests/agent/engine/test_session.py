@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 
 import numpy as np
@@ -123,7 +123,7 @@ def test_a_failure_in_a_tap_reaches_the_caller(make: Make) -> None:
     """An exception inside native code's callback comes out of `decode`, and the next decode is sound."""
 
     class Broken:
-        wanted = None
+        wanted: Container[int] | None = None
 
         def ask(self, ordinal: int, pointer: int) -> bool:
             raise KeyError(ordinal, pointer)
@@ -152,7 +152,7 @@ def test_every_node_has_its_place(make: Make, family: str) -> None:
 
     class Count:
         def __init__(self, wanted: frozenset[int] | None) -> None:
-            self.wanted = wanted
+            self.wanted: Container[int] | None = wanted
             self.asked: list[int] = []
             self.given: list[int] = []
 

@@ -118,13 +118,14 @@ def test_a_contract_other_than_the_recorded_one_fails(subjects: Subjects, change
     assert any(words in problem for problem in result.problems), result.problems
 
 
-def test_an_architecture_without_a_record_says_so(subjects: Subjects) -> None:
-    """The lane passes on what it can compare, and notes that nothing was recorded."""
+def test_an_architecture_without_a_record_fails(subjects: Subjects) -> None:
+    """There is nothing to compare with, and the problem says how to record the contract."""
     subject = subjects("qwen3-dense")
     expectations = changed(subject.expectations, recorded=None)
     result = run(with_expectations(subject, expectations), "contract", {})
-    assert result.status is Status.PASS
-    assert result.notes == ("no contract is recorded for this architecture",)
+    assert result.status is Status.FAIL
+    assert "no contract is recorded for qwen3" in result.summary
+    assert "record-contracts" in result.summary
 
 
 @pytest.mark.parametrize(

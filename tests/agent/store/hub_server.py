@@ -142,7 +142,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             else:
                 self.send_header("Content-Length", str(len(hub.body)))
             self.end_headers()
-            self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(hub.body), hub.body) if hub.chunked else hub.body)
+            self._write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(hub.body), hub.body) if hub.chunked else hub.body)
             return
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         start, end = 0, len(data)

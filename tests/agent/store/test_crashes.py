@@ -91,14 +91,13 @@ def nursery(hub: Hub, tmp_path: Path) -> Iterator[Nursery]:
         made.close()
 
 
-def wait_for_death(pid: int) -> None:
-    """Until a process is gone."""
-    while True:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.002)
+def lives(pid: int) -> bool:
+    """Whether a process is there."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.slow)])
@@ -107,13 +106,19 @@ def test_kills_at_random_points_leave_nothing_bad(hub: Hub, store: Opener, nurse
     chance = random.Random(kills)
     opened = store(f"hub:{hub.address}")
     inside = 0
-    for _ in range(kills):
+    for number in range(kills):
         hub.rate = chance.choice([4e6, 10e6, 40e6])
-        pid = nursery.start()
-        time.sleep(chance.uniform(0, 0.5))
+        sent, pid = hub.sent, nursery.start()
+        if number % 2:
+            time.sleep(chance.uniform(0, 0.5))
+        else:  # by bytes, so that transfers are met on a slow machine, too
+            goal = sent + chance.randrange(1, len(DATA[0]))
+            while hub.sent < goal and lives(pid):
+                time.sleep(0.002)
         with contextlib.suppress(ProcessLookupError):  # it was faster
             os.kill(pid, signal.SIGKILL)
-        wait_for_death(pid)
+        while lives(pid):
+            time.sleep(0.002)
         inside += bool(leftovers(opened))
         for blob in opened.root.blobs():
             assert sha256_of_file(blob) == blob.name

@@ -141,6 +141,9 @@ def test_a_slow_start_is_no_other_file(hub: Hub, store: Opener) -> None:
     """A few bytes, then a pause: nothing is judged by a head that is not there yet."""
     hub.slow_start = 10
     assert fetch(store(at(hub)), [FILE]) == [DATA]
+    hub.body = HTML * 5
+    with pytest.raises(FetchFailed, match="html_page"):
+        fetch(store(at(hub), folder="other"), [FILE])
 
 
 @pytest.mark.parametrize("data", [b"", b"x", HTML, b"FUGG" + bytes(1000), b'{"a": 1}'])
