@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
@@ -15,6 +16,23 @@ def canonical_json(value: Any) -> str:
 def sha256_hex(text: str) -> str:
     """SHA-256 of the UTF-8 bytes of `text`, 64 lower-case hex digits."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_of_members(members: Mapping[str, Any]) -> str:
+    """The digest_of an object, of which a member may be an iterator: its items are made and hashed one after the other."""
+    hashed = hashlib.sha256()
+    for number, key in enumerate(sorted(members)):
+        value = members[key]
+        hashed.update(f"{',' if number else '{'}{canonical_json(key)}:".encode())
+        if isinstance(value, Iterator):
+            hashed.update(b"[")
+            for count, item in enumerate(value):
+                hashed.update(f"{',' if count else ''}{canonical_json(item)}".encode())
+            hashed.update(b"]")
+        else:
+            hashed.update(canonical_json(value).encode())
+    hashed.update(b"}")
+    return f"sha256:{hashed.hexdigest()}"
 
 
 def digest_of(value: Any) -> str:

@@ -19,8 +19,7 @@ class FileDigest(NamedTuple):
     sha256: str | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Artifact:
+class Artifact(NamedTuple):
     """Files of one repository at one revision."""
 
     repo: str

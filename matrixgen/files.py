@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from matrixgen.errors import CannotWrite
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` by `text` (UTF-8, LF); on any error the old file stays. Raises CannotWrite."""
+def write_atomically(path: Path, text: str | Iterable[str]) -> None:
+    """Replace `path` by `text`, or by all its parts (UTF-8, LF); on any error the old file stays. Raises CannotWrite."""
     import tempfile
 
     if path.is_dir():
@@ -23,7 +24,7 @@ def write_atomically(path: Path, text: str) -> None:
     try:
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()

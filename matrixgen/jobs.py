@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
 from matrixgen import limits
@@ -31,7 +30,7 @@ class Job(NamedTuple):
 
 
 def jobs_of(legs: Sequence[Leg], *, pack_minutes: int = 0, kept: Container[str] | None = None) -> list[Job]:
-    """The jobs of `legs`, in the order of the family and backend of their first leg; with `kept`, only of the legs with these ids.
+    """The jobs of `legs`, in the order of family and backend of the first leg; with `kept`, only of the legs with these ids.
 
     Legs that take at most half of `pack_minutes` are packed into jobs that take at most `pack_minutes`, and all about the same
     time: the longest leg goes first, always to the job with the least work (longest processing time first).
@@ -57,6 +56,8 @@ def chunks_of(jobs: Sequence[Job]) -> list[tuple[str, Sequence[Job]]]:
 
 def _balanced(legs: Sequence[Leg], most: int) -> list[list[Leg]]:
     """As few bins of at most `most` seconds as longest-first finds; no leg takes more than half of `most`."""
+    import heapq
+
     ordered = sorted(legs, key=lambda leg: (-leg.estimate.seconds, leg.id))
     count = -(-sum(leg.estimate.seconds for leg in legs) // most)
     while True:

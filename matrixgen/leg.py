@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matrixgen.battery import LaneSpec
 from matrixgen.caches import NO_WEIGHTS, CacheChoice
-from matrixgen.canonical import digest_of
+from matrixgen.canonical import digest_of_members
 from matrixgen.cost import UNKNOWN, Estimate
 from matrixgen.errors import UnknownFamily
 from matrixgen.family import Family, FileDigest
 from matrixgen.pin import Pin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, allow_nan=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,7 +126,7 @@ class Plan:
     @property
     def digest(self) -> str:
         """`sha256:<64 hex>` of the canonical JSON without the digest."""
-        return digest_of(self.body())
+        return digest_of_members({**self._head(), "legs": (leg.to_json() for leg in self.legs)})
 
     def leg(self, leg_id: str) -> Leg:
         """The leg with this id. Raises UnknownFamily, which names the nearest ids."""
@@ -132,13 +137,27 @@ class Plan:
 
     def body(self) -> dict[str, Any]:
         """The JSON object of the plan without its digest."""
+        return {**self._head(), "legs": [leg.to_json() for leg in self.legs]}
+
+    def text(self) -> Iterator[str]:
+        """plan.json in parts: readable, one leg a line, ASCII, the same bytes for the same plan."""
+        head = self._head()
+        yield "{\n"
+        for key in ("schema_version", "event", "pin", "builds", "skipped"):
+            yield f'"{key}": {_line(head[key])},\n'
+        yield '"legs": [\n'
+        for number, leg in enumerate(self.legs):
+            yield (",\n" if number else "") + _line(leg.to_json())
+        yield f'\n],\n"digest": "{self.digest}"\n}}\n'
+
+    def _head(self) -> dict[str, Any]:
+        """All but the legs, which may be many."""
         return {
             "schema_version": self.schema_version,
             "event": self.event,
             "pin": self.pin.to_json(),
-            "legs": [leg.to_json() for leg in self.legs],
             "builds": [build.to_json() for build in self.builds],
-            "skipped": [{"family": entry.family, "reason": entry.reason} for entry in self.skipped],
+            "skipped": [entry._asdict() for entry in self.skipped],
         }
 
     @classmethod

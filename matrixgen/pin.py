@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -25,8 +24,7 @@ class Binding(NamedTuple):
     llama_commit: str | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pin:
+class Pin(NamedTuple):
     """`commit` is identity (40 hex); `version` is only a label beside it."""
 
     commit: str

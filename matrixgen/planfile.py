@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +23,13 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 
 def plan_text(plan: Plan) -> str:
-    """The text of plan.json: readable, ASCII, and the same bytes for the same plan."""
-    return json.dumps(plan_to_json(plan), indent=1, ensure_ascii=True) + "\n"
+    """The text of plan.json: readable, one leg a line, ASCII, and the same bytes for the same plan."""
+    return "".join(plan.text())
 
 
 def write_plan(plan: Plan, path: Path | str) -> None:
     """Write plan.json, whole or not at all. Raises CannotWrite."""
-    write_atomically(Path(path), plan_text(plan))
+    write_atomically(Path(path), plan.text())
 
 
 def read_plan(path: Path | str) -> Plan:

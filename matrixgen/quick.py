@@ -52,6 +52,15 @@ def compile_schema(schema: Mapping[str, Any]) -> Check:
         return lambda _value: False
 
 
+def _chain(first: Check, second: Check | None = None, third: Check | None = None) -> Check:
+    """One to three checks in their order."""
+    if second is None:
+        return first
+    if third is None:
+        return lambda value: first(value) and second(value)
+    return lambda value: first(value) and second(value) and third(value)
+
+
 class _Compiler:
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
@@ -61,8 +70,8 @@ class _Compiler:
         """One schema object. Its checks run in order, `type` first, so later ones see the right type only."""
         keywords = sorted(schema.keys() - _ANNOTATIONS, key=lambda keyword: (keyword != "type", keyword))
         checks = [check for keyword in keywords if (check := self._keyword(keyword, schema[keyword], schema))]
-        if len(checks) == 1:
-            return checks[0]
+        if len(checks) <= 3:  # nearly all are; a loop would cost as much as the checks
+            return _chain(*checks)
         frozen = tuple(checks)
 
         def every(value: Any) -> bool:
@@ -78,6 +87,9 @@ class _Compiler:
             return self._reference(argument)
         if keyword == "anyOf":
             options = tuple(self.node(option) for option in argument)
+            if len(options) == 2:
+                first, second = options
+                return lambda value: first(value) or second(value)
             return lambda value: any(option(value) for option in options)
         kind = schema.get("type")
         if not isinstance(kind, str) or kind not in _TYPES:  # without one, a check could meet any type

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matrixgen.errors import NoRunnerFits
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
 GIB = 2**30
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunnerClass:
+class RunnerClass(NamedTuple):
     """Machines with the same labels. Memory, VRAM and disk in GiB; `vram_gb` is 0 for the cpu backend."""
 
     name: str

@@ -25,6 +25,7 @@ rm -rf "$wheels"
 if [ "$SKIPPY_ENGINE" = pin ]; then
   arguments=(build --plan "$SKIPPY_PLAN" --key "$SKIPPY_BUILD_KEY" -o "$SKIPPY_BUILD_OUT/llama.tar")
   arguments+=(--jobs "$(getconf _NPROCESSORS_ONLN)")
+  if [ -n "${SKIPPY_LLAMA_SRC:-}" ]; then arguments+=(--llama-src "$SKIPPY_LLAMA_SRC"); fi # a checkout that is here already
   if [ -n "$SKIPPY_PATCHES" ]; then arguments+=(--patches "$SKIPPY_PATCHES"); fi
   skippy-agent "${arguments[@]}" ||
     fail "the libraries of the pin were not built, so no leg can say anything about it; see above"

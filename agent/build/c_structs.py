@@ -17,16 +17,24 @@ _HEAD = re.compile(
 )
 _ALIAS = re.compile(r"\s*(?:__attribute__\s*\(\(.*?\)\)\s*)?([A-Za-z_]\w*)\s*;")
 _ATTRIBUTE = re.compile(r"\b(?:__attribute__|__attribute|_Alignas|__asm__)\s*(?=\()")
+_ANONYMOUS = re.compile(r"\}\s*;")
 _FUNCTION = re.compile(r"\(\s*\*\s*(?:const\s+)?([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*\)\s*\(")
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
 _AGGREGATE = re.compile(r"^(?:const\s+|volatile\s+)*(struct|union|enum)\b\s*([A-Za-z_]\w*)?\s*\{")
 
 
 class CStruct(NamedTuple):
-    """A struct or union of C: how its type is written, and the names that can be used on it, in their order."""
+    """A struct or union of C.
+
+    Attributes:
+        spelling: how its type is written.
+        fields: the names that can be used on it, in their order.
+        flat: False if some are of an anonymous member, which may end in padding of its own.
+    """
 
     spelling: str
     fields: tuple[str, ...]
+    flat: bool
 
 
 def struct_fields(source: str, wanted: Container[str]) -> dict[str, CStruct]:
@@ -45,11 +53,12 @@ def struct_fields(source: str, wanted: Container[str]) -> dict[str, CStruct]:
         # one without a name is read with the struct around it
         if name not in wanted and not (alias and alias[1] in wanted):
             continue
-        fields = tuple(_members(name, source[match.end() : end]))
+        body = source[match.end() : end]
+        fields, flat = tuple(_members(name, body)), not _ANONYMOUS.search(body)
         if match["tag"] in wanted:
-            found[name] = CStruct(f"{match['word']} {name}", fields)
+            found[name] = CStruct(f"{match['word']} {name}", fields, flat)
         if alias and alias[1] in wanted:
-            found[alias[1]] = CStruct(alias[1], fields)
+            found[alias[1]] = CStruct(alias[1], fields, flat)
     return found
 
 

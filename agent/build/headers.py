@@ -83,7 +83,8 @@ def layout_of_headers(headers: Sequence[str], includes: Sequence[Path], *, sourc
     if not said.ok:
         raise HeadersUnreadable(f"{source}: {_first_error(said.words)}: the fields of the headers were misread")
     layout = Layout.from_json({"source": source, "machine": machine_name(), "structs": json.loads(answer)})
-    if gaps := [gap for struct in layout.structs.values() for gap in struct.unexplained()]:
+    flat = [struct for struct in layout.structs.values() if structs[struct.name].flat]
+    if gaps := [gap for struct in flat for gap in struct.unexplained()]:
         raise HeadersUnreadable(f"{source}: {gaps[0]} belong to no field that was read: a field was missed")
     return layout
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import settings
 
 from agent.certify import Options
 from agent.commands.folders import twin_folder
@@ -32,6 +33,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # as in the children of a real run, and before llama.cpp is loaded: waiting threads sleep
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# no test depends on how fast the machine is; the same examples every time where a red must mean something
+settings.register_profile(
+    "agent", deadline=None, max_examples=200 if os.environ.get("CI") else 40, derandomize=bool(os.environ.get("CI"))
+)
+settings.load_profile("agent")
 
 # families whose twins are small, one of each way to keep state
 SMALL = ("qwen3-dense", "lfm2", "rwkv7", "glm47-flash")

@@ -254,11 +254,9 @@ def test_inspect_describes_a_model(cli: Cli, twin: Callable[[str], Path]) -> Non
 
 def test_inspect_names_what_forbids_a_cut(cli: Cli, twin: Callable[[str], Path]) -> None:
     """Shared caches are shown with the cut."""
-    done = cli("inspect", twin("gemma3n"), "--json")
-    illegal = json.loads(done.out)["contract"]["illegal"]
-    assert illegal
-    assert all(name.startswith("cache_") for caches in illegal.values() for name in caches)
-    assert "(reads cache_" in cli("inspect", twin("gemma3n")).out.replace("\n", " ")
+    done = cli("inspect", twin("gemma3n"))
+    assert done.code == 0
+    assert re.search(r"illegal cuts +\d+ \(reads cache_k_l\d+", done.out)
 
 
 def test_inspect_can_leave_llama_cpp_alone(cli: Cli, twin: Callable[[str], Path], children: list[list[str]]) -> None:

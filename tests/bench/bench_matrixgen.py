@@ -85,7 +85,7 @@ def measure(count: int) -> dict[str, float]:
     from matrixgen.manifest import check_manifest, load_manifest
     from matrixgen.matrix import chunk_matrix
     from matrixgen.plan import build_plan
-    from matrixgen.planfile import plan_text
+    from matrixgen.planfile import write_plan
 
     taken: dict[str, float] = {}
 
@@ -104,7 +104,7 @@ def measure(count: int) -> dict[str, float]:
         timed("matrices", lambda: chunk_matrix(plan, jobs_of(plan.legs)))
         taken["legs"] = len(plan.legs)
         taken["MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        timed("plan file", lambda: plan_text(plan))
+        timed("plan file", lambda: write_plan(plan, folder / "plan.json"))
         taken["MB with plan file"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return taken
 

@@ -71,7 +71,7 @@ def test_a_move_to_tier_2() -> None:
 def test_a_new_pin_changes_every_leg() -> None:
     """A patch edit changes all build keys and names the patch."""
     patches = (Patch("0001-first.patch", "c" * 64), MANIFEST.pin.patches[1])
-    other = dataclasses.replace(MANIFEST, pin=dataclasses.replace(MANIFEST.pin, patches=patches))
+    other = dataclasses.replace(MANIFEST, pin=MANIFEST.pin._replace(patches=patches))
     diff = differences(other)
     assert diff.pin == ("patch 0001-first.patch edited",)
     assert len(diff.changed) == len(build_plan(MANIFEST, event="release").legs)
@@ -90,7 +90,7 @@ def test_a_new_pin_changes_every_leg() -> None:
 )
 def test_every_part_of_the_pin_is_told(change: dict[str, Any], words: str) -> None:
     """Commit, patches, versions: each is a line."""
-    diff = differences(dataclasses.replace(MANIFEST, pin=dataclasses.replace(MANIFEST.pin, **change)))
+    diff = differences(dataclasses.replace(MANIFEST, pin=MANIFEST.pin._replace(**change)))
     assert any(line.startswith(words) for line in diff.pin)
 
 

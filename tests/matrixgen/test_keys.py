@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 
@@ -81,21 +80,21 @@ def test_build_key_holds_everything_that_changes_a_build(fixed: Manifest) -> Non
     pin, runner = fixed.pin, fixed.runners[0]
     first, second = pin.patches
     variants = [
-        dataclasses.replace(pin, commit="1" * 40),
-        dataclasses.replace(pin, patches=(first,)),
-        dataclasses.replace(pin, patches=(second, first)),
-        dataclasses.replace(pin, patches=(first, second._replace(sha256="c" * 64))),
-        dataclasses.replace(pin, patches=(first, second._replace(name="0004-third.patch"))),
-        dataclasses.replace(pin, patches=(first, second, Patch(name="0005-x.patch", sha256="d" * 64))),
-        dataclasses.replace(pin, toolchain_epoch="2"),
-        dataclasses.replace(pin, cache_version="v2"),
-        dataclasses.replace(pin, binding=pin.binding._replace(version="0.3.35")),
+        pin._replace(commit="1" * 40),
+        pin._replace(patches=(first,)),
+        pin._replace(patches=(second, first)),
+        pin._replace(patches=(first, second._replace(sha256="c" * 64))),
+        pin._replace(patches=(first, second._replace(name="0004-third.patch"))),
+        pin._replace(patches=(first, second, Patch(name="0005-x.patch", sha256="d" * 64))),
+        pin._replace(toolchain_epoch="2"),
+        pin._replace(cache_version="v2"),
+        pin._replace(binding=pin.binding._replace(version="0.3.35")),
     ]
     keys = [build_key(variant, runner, prefix="mesh-llm").text for variant in [pin, *variants]]
     machines = [
-        dataclasses.replace(runner, backend="cuda"),
-        dataclasses.replace(runner, os="macos"),
-        dataclasses.replace(runner, arch="arm64"),
+        runner._replace(backend="cuda"),
+        runner._replace(os="macos"),
+        runner._replace(arch="arm64"),
     ]
     keys += [build_key(pin, machine, prefix="mesh-llm").text for machine in machines]
     assert len(set(keys)) == len(keys)
@@ -103,7 +102,7 @@ def test_build_key_holds_everything_that_changes_a_build(fixed: Manifest) -> Non
 
 def test_version_label_is_not_identity(fixed: Manifest) -> None:
     """G12: a build number beside the commit changes nothing."""
-    other = dataclasses.replace(fixed.pin, version="b1")
+    other = fixed.pin._replace(version="b1")
     assert build_key(other, fixed.runners[0], prefix="mesh-llm") == build_key(
         fixed.pin, fixed.runners[0], prefix="mesh-llm"
     )
@@ -112,7 +111,7 @@ def test_version_label_is_not_identity(fixed: Manifest) -> None:
 def test_builds_are_shared_by_machines_of_one_kind(fixed: Manifest) -> None:
     """Labels, memory and name of a class do not change what is built."""
     runner = fixed.runners[0]
-    other = dataclasses.replace(runner, name="x", labels=("self-hosted",), self_hosted=True, memory_gb=999)
+    other = runner._replace(name="x", labels=("self-hosted",), self_hosted=True, memory_gb=999)
     assert build_key(fixed.pin, other, prefix="mesh-llm") == build_key(fixed.pin, runner, prefix="mesh-llm")
 
 

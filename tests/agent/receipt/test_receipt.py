@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.errors import ReceiptInvalid
@@ -275,7 +275,6 @@ def test_a_receipt_without_lanes_is_no_pass_and_cannot_be_written(tmp_path: Path
     assert not list(tmp_path.rglob("receipt.json"))
 
 
-@settings(max_examples=40)
 @given(
     status=st.sampled_from(Status), comparisons=st.integers(0, 3), problems=st.lists(st.text(max_size=5), max_size=2)
 )
