@@ -54,9 +54,9 @@ def test_explain_every_kind_of_row(run: Run, name: str, words: str) -> None:
     assert words in result.out
 
 
-def test_every_row_can_be_explained(run: Run, live: Manifest) -> None:
-    """No row of the manifest is beyond explanation."""
-    for family in live.families[::7]:
+def test_rows_of_all_kinds_can_be_explained(run: Run, live: Manifest) -> None:
+    """No kind of row is beyond explanation."""
+    for family in live.families[::23]:
         assert run("explain", family.family).code == 0
 
 

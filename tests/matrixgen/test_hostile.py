@@ -107,7 +107,7 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 PLACES = [(name, path) for name in FILES for path in paths(DATA[name]) if path]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(place=st.sampled_from(PLACES), evil=st.sampled_from(EVIL), as_key=st.booleans())
 def test_hostile_values_are_refused_or_harmless(place: tuple[str, tuple[Any, ...]], evil: Any, as_key: bool) -> None:
     """Any value or key of any file replaced by something hostile: findings, or a plan in which nothing of it can be run."""

@@ -118,9 +118,9 @@ def test_too_many_legs_name_the_ways_out(fixed: Manifest) -> None:
 
 
 def test_chunks_beyond_the_outputs_are_refused(fixed: Manifest) -> None:
-    """A14: 2,000 legs do not fit the outputs of one job, chunks or not; the error says how to go on."""
+    """A14: 1,200 legs do not fit the outputs of one job, chunks or not; the error says how to go on."""
     with pytest.raises(LimitExceeded, match="--chunk NAME"):
-        github_outputs(many(fixed, 2000), chunked=True)
+        github_outputs(many(fixed, 1200), chunked=True)
 
 
 def test_one_saver_for_each_model_key(live: Manifest) -> None:

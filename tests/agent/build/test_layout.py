@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,22 @@ def test_structure_follows_a_pin_with_another_layout(tmp_path: Path) -> None:
     """Values written through a followed structure land where the changed headers have them."""
     struct = layout_of_checkout(changed(tmp_path, "inserted")).structs["llama_model_params"]
     params = structure_of(struct)()
-    params.main_gpu = 7  # type: ignore[attr-defined]
+    params.main_gpu = 7
     field = struct.field("main_gpu")
     assert field is not None
     assert bytes(params)[field.offset : field.offset + 4] == (7).to_bytes(4, "little")
+
+
+@pytest.mark.skipif(
+    "SKIPPY_LLAMA_SRC" not in os.environ, reason="SKIPPY_LLAMA_SRC names no llama.cpp of the binding's pin"
+)
+def test_a_whole_llama_cpp_agrees_with_the_binding() -> None:
+    """Every struct of the real headers is read and explained, and the binding's agree with them."""
+    layout = layout_of_checkout(Path(os.environ["SKIPPY_LLAMA_SRC"]))
+    compared = compare_layouts(read_back(None).layout, layout)
+    assert compared.errors == ()
+    assert compared.structs >= 20
+    assert compared.fields >= 150
 
 
 def test_readback_agrees_on_the_bindings_own_libraries() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.commands.folders import twin_folder
-from agent.commands.selftest import _show
+from agent.reporters.fault_table import print_faults
 from agent.contracts import load_contracts
 from agent.errors import EngineError, FaultUnknown
 from agent.faults.catalog import FAULTS, find_fault
@@ -168,7 +168,7 @@ def test_every_fault_is_caught_on_every_architecture_that_can_show_it(
     assert [(trial.leg.id, trial.fault, trial.missed) for trial in done if trial.missed] == []
     assert {trial.fault for trial in done if trial.caught} == set(FAULTS)
     assert {lane.partition("/")[2] for trial in done for lane in trial.caught} >= set(KNOWN_LANES) - {"refuse"}
-    _show(done)
+    print_faults(done)
     table = capsys.readouterr().out
     assert all(family in table for family in families)
     assert all(name in table for name in FAULTS)
@@ -178,7 +178,7 @@ def test_every_fault_is_caught_on_every_architecture_that_can_show_it(
 def test_the_table_shows_a_miss(legs: Legs, capsys: pytest.CaptureFixture[str]) -> None:
     """Caught, missed and not applicable differ in the table, and a miss is named below it."""
     leg = legs("qwen3-dense", "inspect")
-    _show(
+    print_faults(
         [
             Trial(leg=leg, fault="noisy-node", caught=("noisy-node/determinism",), missed=()),
             Trial(leg=leg, fault="wrong-sequence", caught=(), missed=("wrong-sequence/state-handoff (pass)",)),
@@ -193,7 +193,7 @@ def test_the_table_shows_a_miss(legs: Legs, capsys: pytest.CaptureFixture[str]) 
 
 def test_a_miss_is_named_below_the_table(legs: Legs, capsys: pytest.CaptureFixture[str]) -> None:
     """Family, fault and lane, and the count."""
-    _show([Trial(leg=legs("lfm2", "inspect"), fault="noisy-node", caught=(), missed=("noisy-node/chain (pass)",))])
+    print_faults([Trial(leg=legs("lfm2", "inspect"), fault="noisy-node", caught=(), missed=("noisy-node/chain (pass)",))])
     out = capsys.readouterr().out
     assert "lfm2: noisy-node/chain (pass) did not notice" in out
     assert "missed 1" in out

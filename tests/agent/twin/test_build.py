@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.errors import NoRecipe, TwinBuildFailed
 from agent.twin.build import build_twin
 from agent.twin.catalog import FAMILY_RECIPES, RECIPES, recipe_for
-from agent.errors import NoRecipe, TwinBuildFailed
 from agent.twin.recipe import Recipe
 
 pytest.importorskip("llama_cpp")
