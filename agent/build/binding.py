@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -53,14 +53,23 @@ def struct_of(name: str, declared: type[ctypes.Structure]) -> Struct:
     )
 
 
-def structure_of(struct: Struct) -> type[ctypes.Structure]:
+def structure_of(struct: Struct, declared: type[ctypes.Structure] | None = None) -> type[ctypes.Structure]:
     """A ctypes structure with exactly this layout: how a binding may follow a pin whose structs have moved.
 
-    Fields of kind `other` become bytes.
+    Args:
+        struct: the layout.
+        declared: the binding's structure. Fields of the same name keep its types, so that callbacks and pointers can be
+            assigned as before. Other fields of kind `other` become bytes.
 
     Raises:
-        LayoutInvalid: the fields overlap or the layout cannot be had with ctypes.
+        LayoutInvalid: fields overlap, a field of the binding is gone, or it has another size or kind: no mapping is certain.
     """
+    ours = {field.name: field for field in _fields(declared)} if declared else {}
+    types = {name: kind for name, kind, *_ in declared._fields_} if declared else {}
+    if lost := [name for name in ours if struct.field(name) is None]:
+        raise LayoutInvalid(
+            f"{struct.name}: the binding's field {lost[0]} is not there any more: it cannot be followed"
+        )
     fields: list[tuple[str, Any]] = []
     end = 0
     for field in struct.fields:
@@ -68,14 +77,48 @@ def structure_of(struct: Struct) -> type[ctypes.Structure]:
             raise LayoutInvalid(f"{struct.name}: {field} overlaps the field before it: unions cannot be followed")
         if field.offset > end:
             fields.append((f"_padding_{end}", ctypes.c_uint8 * (field.offset - end)))
-        fields.append((field.name, _type_of(field)))
+        known = ours.get(field.name)
+        if known and (known.size, known.kind) != (field.size, field.kind):
+            raise LayoutInvalid(f"{struct.name}: {field} is {known} in the binding: it cannot be followed")
+        fields.append((field.name, types.get(field.name) or _type_of(field)))
         end = field.offset + field.size
     if struct.size > end:
         fields.append((f"_padding_{end}", ctypes.c_uint8 * (struct.size - end)))
-    made = type(struct.name, (ctypes.Structure,), {"_pack_": 1, "_fields_": fields})
-    if ctypes.sizeof(made) != struct.size:
+    # the base has the alignment of the struct, which decides how it is passed by value; packing keeps the offsets
+    made = type(struct.name, (ctypes.Structure,), {"_pack_": struct.align, "_fields_": fields})
+    if struct_of(struct.name, made).size != struct.size:
         raise LayoutInvalid(f"{struct.name}: {ctypes.sizeof(made)} bytes instead of {struct.size}")
+    places = {field.name: field.offset for field in _fields(made)}
+    if any(places[field.name] != field.offset for field in struct.fields):
+        raise LayoutInvalid(f"{struct.name}: its offsets cannot be had with ctypes")
     return made
+
+
+def follow(module: ModuleType, layout: Layout, names: Sequence[str]) -> tuple[str, ...]:
+    """Let the functions of `module` use structs as `layout` has them; the names of those that were replaced.
+
+    Fields that only the layout has keep what llama.cpp's default parameters put there. Only structs that llama.cpp fills
+    by a function of its own should be named: nothing fills a new field of another.
+
+    Raises:
+        LayoutInvalid: a struct cannot be followed. Nothing is replaced then.
+    """
+    replaced: dict[Any, Any] = {}
+    for name in names:
+        declared = getattr(module, name)
+        if name not in layout.structs:
+            raise LayoutInvalid(f"the layout has no struct {name}: it cannot be followed")
+        if struct_of(name, declared).fields != layout.structs[name].fields:
+            replaced[declared] = structure_of(layout.structs[name], declared)
+    for value in list(vars(module).values()):
+        if not isinstance(value, ctypes._CFuncPtr):  # type: ignore[attr-defined]  # noqa: SLF001
+            continue
+        value.restype = replaced.get(value.restype, value.restype)
+        if value.argtypes:
+            value.argtypes = [replaced.get(kind, kind) for kind in value.argtypes]
+    for declared, made in replaced.items():
+        setattr(module, declared.__name__, made)
+    return tuple(declared.__name__ for declared in replaced)
 
 
 def _type_of(field: Field) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.build.archive import members_of, pack, record_bytes
@@ -53,7 +53,7 @@ def build(request: BuildRequest, tell: Callable[[str], None]) -> BuildRecord:
         commit = _take_sources(request, sources)
         if request.queue:
             apply_all(request.queue, sources)
-        layout = layout_of_checkout(sources)
+        layout = replace(layout_of_checkout(sources), source="the headers of the build")
         make_libraries(sources, work / "build", folder / LIBRARIES, request.recipe, tell)
         libraries = [path for path in sorted((folder / LIBRARIES).glob("lib*")) if not path.is_symlink()]
         brought = frozenset(path.name for path in (folder / LIBRARIES).iterdir())

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from agent.build.abi import AbiReport, check_abi
 from agent.build.archive import lend_libraries
 from agent.build.assertions import assertions_of
+from agent.build.compare import compare_layouts
 from agent.build.findings import Finding
 from agent.build.headers import LLAMA_HEADERS, layout_of_checkout
+from agent.build.layout import Layout
 from agent.build.report import write_findings
 from agent.build.rust.mirror import check_mirror, choose, compare_with_headers, mirror_source, problems_of, read_rust
 from agent.errors import UsageError
@@ -72,13 +74,23 @@ def run(request: AbiRequest) -> int:
 
 def _binding(request: AbiRequest, written: dict[str, str]) -> AbiReport:
     actual = layout_of_checkout(request.llama_src) if request.llama_src else None
-    if actual:
-        written["llama-assertions.c"] = assertions_of(actual, LLAMA_HEADERS)
-        written["llama-layout.json"] = json.dumps(actual.to_json(), indent=1) + "\n"
     if request.build is None:
+        _keep(actual, written)
         return check_abi(actual=actual, libraries=None)
     with lend_libraries(request.build) as (libraries, recorded):
-        return check_abi(actual=actual or recorded, libraries=libraries)
+        _keep(actual or recorded, written)
+        report = check_abi(actual=actual or recorded, libraries=libraries)
+        if actual is None or recorded is None:
+            return report
+        # is the build one of this checkout? Every struct counts here
+        both = compare_layouts(recorded, actual, required=tuple(actual.structs), partial=())
+        return replace(report, comparisons=report.comparisons + both.fields, findings=report.findings + both.findings)
+
+
+def _keep(layout: Layout | None, written: dict[str, str]) -> None:
+    if layout is not None:
+        written["llama-assertions.c"] = assertions_of(layout, LLAMA_HEADERS)
+        written["llama-layout.json"] = json.dumps(layout.to_json(), indent=1) + "\n"
 
 
 def _rust(request: AbiRequest, written: dict[str, str]) -> AbiReport:

@@ -127,7 +127,10 @@ def run_act(product: Path, folder: Path, **environment: str) -> Run:
     for name, value in variables.items():
         command += ["--env", f"{name}={value}"]
     # act keeps the jobs' workspaces below its cache folder; a folder of the test is removed with it
-    home = {**os.environ, "XDG_CACHE_HOME": str(folder / "act")}
+    # act keeps what it fetches apart, but pip finds its wheels: llama.cpp is compiled once on a machine, not once a test
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    pip_cache = os.environ.get("PIP_CACHE_DIR") or str(caches / "pip")
+    home = {**os.environ, "XDG_CACHE_HOME": str(folder / "act"), "PIP_CACHE_DIR": pip_cache}
     home.pop("CI", None)
     done = subprocess.run(
         command, cwd=product, env=home, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False

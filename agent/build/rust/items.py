@@ -107,6 +107,10 @@ class _Reader:
             elif token.text == "const":
                 self._constant()
                 attributes = []
+            elif token.text in ("fn", "impl", "trait"):
+                # types in there are local, or associated ones that mean something else for each type
+                self._skip_body()
+                attributes = []
             else:
                 if any(words[0].text == "repr" for words in attributes if words):
                     # a repr belongs to a type; what stands here is a macro or something newer than this reader
@@ -185,6 +189,15 @@ class _Reader:
         signs = [t.text for t in words]
         if "=" in signs:
             self._scope.constants[name.text] = words[signs.index("=") + 1 :]
+
+    def _skip_body(self) -> None:
+        while (token := self._peek()) and token.text not in "{;":
+            if token.text in _OPEN:
+                self._group()
+            else:
+                self._place += 1
+        if self._text() == "{":
+            self._group()
 
     def _skip_visibility(self) -> None:
         self._place += 1

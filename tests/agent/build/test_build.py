@@ -230,11 +230,21 @@ def test_certify_uses_the_build_it_is_given(tmp_path: Path, checkout: Path) -> N
     assert ran.code == 0, ran.err
     digests = ran.json[0]["engine"]["libraries"]
     with tarfile.open(archive) as tar:
-        names = dict.fromkeys(tar.getnames(), tar)
         data = json.load(tar.extractfile("build.json") or pytest.fail("no record"))
     recorded = {member["path"]: member.get("sha256") for member in data["members"]}
     assert digests
     assert all(recorded[f"lib/{name}"] == digest for name, digest in digests.items())
+
+
+def test_abi_of_a_build_leaves_its_assertions(tmp_path: Path, checkout: Path) -> None:
+    """`abi --build` compares with the recorded layout and writes it; with a checkout, the build must be of that."""
+    archive = installed_build(tmp_path, checkout)
+    assert skippy("abi", "--build", archive, "--output", tmp_path / "out").code == 0
+    assert (tmp_path / "out/llama-assertions.c").is_file()
+    assert skippy("abi", "--build", archive, "--llama-src", checkout).code == 0
+    (checkout / "include/llama.h").write_text(LLAMA_H + "struct llama_more { int a; };\n", encoding="utf-8")
+    ran = skippy("abi", "--build", archive, "--llama-src", checkout)
+    assert (ran.code, "AB002" in ran.out) == (1, True)
 
 
 def test_certify_refuses_a_build_before_any_model(tmp_path: Path, checkout: Path) -> None:

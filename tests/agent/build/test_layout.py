@@ -6,6 +6,8 @@ import ctypes
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from agent.build.abi import check_abi
 from agent.build.assertions import assertions_of
-from agent.build.binding import struct_of, structure_of
+from agent.build.binding import follow, struct_of, structure_of
 from agent.build.compare import compare_layouts
 from agent.build.compiler import check_source
 from agent.build.headers import (
@@ -149,6 +151,59 @@ def test_a_whole_llama_cpp_agrees_with_the_binding() -> None:
     assert compared.errors == ()
     assert compared.structs >= 20
     assert compared.fields >= 150
+
+
+FOLLOW = """
+import ctypes, json, sys
+import llama_cpp.llama_cpp as llama
+from pathlib import Path
+from agent.build.binding import follow
+from agent.build.headers import layout_of_checkout
+from agent.build.readback import _values, check_defaults
+
+# the binding of the release before: it lacks a field in the middle
+old = llama.llama_model_params
+fields = [pair for pair in old._fields_ if pair[0] != "lazy_mode"]
+shifted = type("llama_model_params", (ctypes.Structure,), {"_fields_": fields})
+llama.llama_model_params = shifted
+for value in vars(llama).values():
+    if isinstance(value, ctypes._CFuncPtr):
+        value.restype = shifted if value.restype is old else value.restype
+        value.argtypes = [shifted if kind is old else kind for kind in value.argtypes or ()]
+before = len(check_defaults(_values(llama))[1])
+layout = layout_of_checkout(Path(sys.argv[1]))
+names = follow(llama, layout, ("llama_model_params", "llama_context_params"))
+params = llama.llama_model_default_params()
+params.progress_callback = llama.llama_progress_callback(lambda progress, data: True)
+params.vocab_only = True
+model = llama.llama_model_load_from_file(sys.argv[2].encode(), params)
+print(json.dumps([before, names, len(check_defaults(_values(llama))[1]), params.lazy_mode, bool(model)]))
+"""
+
+
+def test_a_binding_follows_a_pin_whose_struct_moved(checkout: Path) -> None:
+    """The real library, read by a binding that lacks a field: wrong before, right and able to load a model once it follows."""
+    from agent.commands.folders import twin_folder
+    from agent.twin.build import build_twin
+    from agent.twin.catalog import recipe_for
+
+    model = build_twin(recipe_for("qwen3"), twin_folder())
+    command = [sys.executable, "-c", FOLLOW, str(checkout), str(model)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    before, names, after, lazy_mode, loaded = json.loads(done.stdout.splitlines()[-1])
+    assert before > 0
+    assert (names, after, lazy_mode, loaded) == (["llama_model_params"], 0, 1, True)
+
+
+@pytest.mark.parametrize("name", ["renamed", "widened", "other kind"])
+def test_what_cannot_be_followed_is_refused(tmp_path: Path, name: str) -> None:
+    """A field that is gone, or has another size or kind, has no certain mapping."""
+    import llama_cpp.llama_cpp as llama
+
+    layout = layout_of_checkout(changed(tmp_path, name))
+    with pytest.raises(LayoutInvalid):
+        follow(llama, layout, ("llama_context_params",))
+    assert check_defaults(read_back(None).values)[1] == ()
 
 
 def test_readback_agrees_on_the_bindings_own_libraries() -> None:

@@ -231,6 +231,23 @@ def test_uncertain_types_are_refused(tmp_path: Path, text: str) -> None:
     assert [finding.id for finding in problems_of(found)] == ["AB020"]
 
 
+def test_types_inside_of_bodies_are_not_taken_for_others(tmp_path: Path) -> None:
+    """An associated type or a type of a function body does not stand for a type of the file that is missing."""
+    text = """
+    impl Iterator for X { type Item = u32; fn next(&mut self) -> Option<u32> { struct Local { a: u8 } None } }
+    trait T { type Kind; const N: usize; }
+    pub extern "C" fn f(a: [u8; 2]) -> impl Fn() { #[repr(C)] struct Frame { a: u8 } }
+    extern "C" { fn g(a: *const u8); }
+    #[repr(C)] struct A { a: Item }
+    #[repr(C)] struct B { a: Frame }
+    #[repr(C)] struct C { a: [u8; N] }
+    #[repr(C)] struct D { a: u8 }
+    """
+    found = read_rust([rust(tmp_path, text)])
+    assert sorted(found.layout.structs) == ["D"]
+    assert [problem.item.name for problem in found.problems] == ["A", "B", "C"]
+
+
 @pytest.mark.parametrize(
     "text", ["", "struct Item { a: u8 }", "#[repr(C)] struct A {", "/* open", 'const A: &str = "open;', "\0\ufffe"]
 )

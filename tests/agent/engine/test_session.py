@@ -209,7 +209,14 @@ with Model(Path(sys.argv[1]), choose_device("cpu")) as model:
 """
 
 
-@pytest.mark.parametrize("family", [*SMALL, "falcon-h1"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "qwen3-dense",
+        "lfm2",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("rwkv7", "glm47-flash", "falcon-h1")),
+    ],
+)
 def test_a_damaged_state_is_refused_and_never_aborts(twin: Callable[[str], Path], family: str) -> None:
     """Cut at any field, shifted, zeroed or overwritten: each is refused, and the process lives."""
     child = subprocess.run(

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from agent.commands.folders import twin_folder
-from agent.reporters.fault_table import print_faults
 from agent.contracts import load_contracts
 from agent.errors import EngineError, FaultUnknown
 from agent.faults.catalog import FAULTS, find_fault
 from agent.lanes.catalog import LANES
 from agent.lanes.result import LaneResult, Status
 from agent.lanes.subject import Subject
+from agent.reporters.fault_table import print_faults
 from agent.selftest import Trial, _shorten, run_trials
 from matrixgen.battery import LANES as KNOWN_LANES
 from matrixgen.manifest import Manifest
@@ -193,7 +193,9 @@ def test_the_table_shows_a_miss(legs: Legs, capsys: pytest.CaptureFixture[str]) 
 
 def test_a_miss_is_named_below_the_table(legs: Legs, capsys: pytest.CaptureFixture[str]) -> None:
     """Family, fault and lane, and the count."""
-    print_faults([Trial(leg=legs("lfm2", "inspect"), fault="noisy-node", caught=(), missed=("noisy-node/chain (pass)",))])
+    print_faults(
+        [Trial(leg=legs("lfm2", "inspect"), fault="noisy-node", caught=(), missed=("noisy-node/chain (pass)",))]
+    )
     out = capsys.readouterr().out
     assert "lfm2: noisy-node/chain (pass) did not notice" in out
     assert "missed 1" in out

@@ -356,25 +356,26 @@ def test_a_model_that_llama_cpp_refuses_is_a_fail_with_its_words(
     assert "blk.3.attn_q.weight" in outcome.log
 
 
-@pytest.mark.parametrize(
-    ("lane", "params", "status", "words"),
-    [
-        ("chain", {}, Status.FAIL, "prompt_tokens is missing"),
-        ("no-such-lane", {}, Status.FAIL, "has no lane 'no-such-lane'"),
-        ("no-such-fault/inspect", {}, Status.FAIL, "no seeded fault is called 'no-such-fault'"),
-        ("chain", {**CHAIN, "prompt_tokens": "many"}, Status.INFRA, "skippy-agent itself failed"),
-        ("chain", {**CHAIN, "prompt_tokens": 300}, Status.FAIL, "does not fit into the 256 cells"),
-    ],
+# lane, parameters -> what becomes of it
+UNABLE = (
+    ("chain", {}, Status.FAIL, "prompt_tokens is missing"),
+    ("no-such-lane", {}, Status.FAIL, "has no lane 'no-such-lane'"),
+    ("no-such-fault/inspect", {}, Status.FAIL, "no seeded fault is called 'no-such-fault'"),
+    ("single-step", {**CHAIN, "prompt_tokens": "many"}, Status.INFRA, "skippy-agent itself failed"),
+    ("boundary-sweep", {**CHAIN, "prompt_tokens": 300, "cuts": "all"}, Status.FAIL, "does not fit into the 256 cells"),
 )
-def test_a_lane_that_cannot_run_is_never_a_pass(
-    job: Jobs, lane: str, params: dict[str, Any], status: Status, words: str
-) -> None:
-    """Wrong parameters, unknown names and faults of our own are results of that lane; the next one runs."""
-    outcome = supervise(job("qwen3-dense", (lane, params), ("inspect", {})), Log(), 120)
-    assert outcome.results[0].status is status
-    assert words in outcome.results[0].summary, outcome.results[0].summary
-    assert outcome.results[0].comparisons == 0
-    assert outcome.results[1].status is Status.PASS
+
+
+def test_a_lane_that_cannot_run_is_never_a_pass(job: Jobs, children: list[list[str]]) -> None:
+    """Wrong parameters, unknown names and faults of our own are results of that lane; the next one runs in the same child."""
+    lanes = [(lane, params) for lane, params, _, _ in UNABLE]
+    outcome = supervise(job("qwen3-dense", *lanes, ("inspect", {})), Log(), 120)
+    for result, (lane, _, status, words) in zip(outcome.results, UNABLE, strict=False):
+        assert (result.lane, result.status, result.comparisons) == (lane, status, 0)
+        assert words in result.summary
+        assert result.problems == (result.summary,)
+    assert outcome.results[-1].status is Status.PASS
+    assert sum("agent.runner.child" in words for words in children) == 1
 
 
 def test_a_job_survives_its_line(job: Jobs) -> None:
