@@ -27,6 +27,18 @@ def _determinism(params: Mapping[str, Any]) -> int:
     return _positions(params) * (2 * int(params["repeats"]) - 1 + len(params["micro_batches"]))
 
 
+def _recorded(params: Mapping[str, Any]) -> int:
+    """Each of four slots records in every round and decodes the suffix after it."""
+    return 4 * int(params["rounds"]) * (1 + int(params["suffix_tokens"]))
+
+
+def _played(params: Mapping[str, Any]) -> int:
+    """In every round: the cold prefix and suffix, then two branches off it."""
+    return int(params["rounds"]) * (
+        int(params["prefix_tokens"]) + 2 * int(params["suffix_tokens"]) + 2 * int(params["decode_steps"])
+    )
+
+
 _LEAST: Mapping[str, Count] = {
     "single-step": _positions,
     "chain": _positions,
@@ -35,6 +47,8 @@ _LEAST: Mapping[str, Count] = {
     "state-handoff": _restored,
     "cache-resident": _hits,
     "cache-recurrent": _hits,
+    "concurrent-record": _recorded,
+    "radix-cache": _played,
     "determinism": _determinism,
 }
 
