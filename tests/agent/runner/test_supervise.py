@@ -357,7 +357,7 @@ def test_a_model_that_llama_cpp_refuses_is_a_fail_with_its_words(
 
 
 # lane, parameters -> what becomes of it
-UNABLE = (
+UNABLE: tuple[tuple[str, dict[str, Any], Status, str], ...] = (
     ("chain", {}, Status.FAIL, "prompt_tokens is missing"),
     ("no-such-lane", {}, Status.FAIL, "has no lane 'no-such-lane'"),
     ("no-such-fault/inspect", {}, Status.FAIL, "no seeded fault is called 'no-such-fault'"),
