@@ -27,7 +27,7 @@ from agent.runner.supervise import Outcome, supervise
 from agent.store.store import Store
 from agent.store.wanted import first_shard, wanted_of
 from agent.twin.build import build_twin
-from agent.twin.catalog import recipe_for
+from agent.twin.catalog import RECIPES, recipe_for
 from agent.twin.from_header import recipe_of_header
 from agent.twin.recipe import Recipe
 from matrixgen.leg import Leg, Plan
@@ -88,9 +88,18 @@ def certify(plan: Plan, legs: tuple[Leg, ...], options: Options, reporter: Repor
     """Run `legs` of `plan` and return their receipts in the same order."""
     pool = ThreadPoolExecutor(max_workers=options.jobs)
     try:
-        return tuple(pool.map(lambda leg: _certify_leg(plan, leg, options, reporter), legs))
+        # the longest first, so that no long one is left alone at the end
+        order = sorted(legs, key=_length, reverse=True)
+        running = {leg.id: pool.submit(_certify_leg, plan, leg, options, reporter) for leg in order}
+        return tuple(running[leg.id].result() for leg in legs)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # at an interrupt nobody waits for legs that may take hours
+
+
+def _length(leg: Leg) -> int:
+    """What the time of a leg grows with: bytes of weights, layers of a twin."""
+    recipe = RECIPES.get(leg.family.arch or "")
+    return sum(file.size or 0 for file in leg.files) or (recipe.n_layer if recipe else 0)
 
 
 def _certify_leg(plan: Plan, leg: Leg, options: Options, reporter: Reporter) -> Receipt:

@@ -13,6 +13,7 @@ never wrong.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
@@ -76,29 +77,28 @@ class Dataflow:
         """Tokens in this micro-batch; 0 where the graph takes none."""
         return next((tensor.shape[0] for tensor in self.graph.tensors if tensor.name == _TOKENS), 0)
 
-    def boundary(self, cut: int) -> Boundary:
-        """Find what crosses the cut before layer `cut`."""
-        graph = self.graph
-        crossing: set[int] = set()
-        state: dict[str, None] = {}
-        tokens = False
-        for index, tensor in enumerate(graph.tensors):
-            if tensor.op == "NONE" or self.owner[index] < cut:
+    @functools.cached_property
+    def _reach(self) -> Mapping[int, int]:
+        """For each tensor that is read, no view among them, the highest layer that reads it."""
+        reach: dict[int, int] = {}
+        for index, tensor in enumerate(self.graph.tensors):
+            if tensor.op == "NONE":
                 continue
-            for root in map(graph.root, tensor.inputs):
-                origin = graph.tensors[root]
-                if self.owner[root] >= cut:
-                    continue
-                if origin.op != "NONE":
-                    if not self.host_derived[root]:
-                        crossing.add(root)
-                elif root in self.caches:
-                    state[origin.name] = None
-                elif origin.name in (_TOKENS, _EMBEDDINGS):
-                    tokens = True
+            reader = self.owner[index]
+            for root in map(self.graph.root, tensor.inputs):
+                reach[root] = max(reader, reach.get(root, reader))
+        return reach
+
+    def boundary(self, cut: int) -> Boundary:
+        """Find what crosses the cut before layer `cut`: what is owned below it and read above it."""
+        tensors = self.graph.tensors
+        severed = [root for root, reader in self._reach.items() if self.owner[root] < cut <= reader]
+        crossing = {root for root in severed if tensors[root].op != "NONE" and not self.host_derived[root]}
         needed = [index for index in crossing if not self._follows_from(index, crossing)]
         return Boundary(
-            tuple(sorted(needed, key=lambda index: graph.tensors[index].ordinal or 0)), tokens, tuple(state)
+            tensors=tuple(sorted(needed, key=lambda index: tensors[index].ordinal or 0)),
+            tokens=any(tensors[root].name in (_TOKENS, _EMBEDDINGS) for root in severed),
+            state=tuple(tensors[root].name for root in severed if root in self.caches),
         )
 
     def _follows_from(self, index: int, crossing: Container[int]) -> bool:

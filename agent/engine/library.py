@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,23 @@ _GGML_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
+def _import_binding() -> ModuleType:
+    """Import the low-level module alone.
+
+    The package's own `__init__` also imports its high-level API with chat templates and caches, which takes longer than
+    all else that a child does before its first lane; so a bare package stands in for it.
+    """
+    spec = importlib.util.find_spec("llama_cpp")
+    if spec is None:
+        raise ImportError("no module named llama_cpp")
+    if "llama_cpp" not in sys.modules:
+        package = ModuleType("llama_cpp")
+        package.__path__ = list(spec.submodule_search_locations or ())
+        package.__spec__ = spec
+        sys.modules["llama_cpp"] = package
+    return importlib.import_module("llama_cpp.llama_cpp")
+
+
 def _ggml(llama_path: str) -> ctypes.CDLL:
     """Open the ggml that libllama itself uses.
 
@@ -116,7 +134,7 @@ def load_library() -> Library:
         EngineUnavailable: llama-cpp-python is not installed, or its libraries cannot be loaded.
     """
     try:
-        import llama_cpp.llama_cpp as llama
+        llama = _import_binding()
     except ImportError as error:
         raise EngineUnavailable(
             f"llama-cpp-python cannot be imported ({error}): install the extra `engine`, "
