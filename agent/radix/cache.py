@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic
 
 from agent.engine.session import Session
-from agent.radix.index import Entry, RadixIndex
+from agent.radix.index import Entry, RadixIndex, Value
 from agent.radix.pool import SequencePool
 
 # makes an empty index, given what releases a value
 MakeIndex = Callable[[Callable[[Any], None]], RadixIndex[Any]]
 
 
-class ResidentCache:
+class _IndexedCache(Generic[Value]):
+    """What both caches do alike: the index decides what is borrowed, and what goes first."""
+
+    _index: RadixIndex[Value]
+
+    def give_back(self, entry: Entry[Any]) -> None:
+        """End a borrow."""
+        self._index.give_back(entry)
+
+    def evict(self) -> bool:
+        """Drop the least recently used prefix that nobody borrows; False where there is none."""
+        return self._index.evict()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._index.clear()
+
+
+class ResidentCache(_IndexedCache[int]):
     """Values are sequences of the same session, which share cells with the one that they were recorded from."""
 
     def __init__(self, session: Session, pool: SequencePool, make_index: MakeIndex) -> None:
         self._session = session
         self._pool = pool
-        self._index: RadixIndex[int] = make_index(self._free)
+        self._index = make_index(self._free)
 
     def record(self, tokens: Sequence[int], sequence: int) -> bool:
         """A prefix that is recorded already is left as it is: a second copy would cost a sequence for nothing."""
@@ -50,36 +68,24 @@ class ResidentCache:
             session.copy_sequence(entry.value, sequence)
         return entry
 
-    def give_back(self, entry: Entry[Any]) -> None:
-        """End a borrow."""
-        self._index.give_back(entry)
-
-    def evict(self) -> bool:
-        """Drop the least recently used prefix that nobody borrows; False where there is none."""
-        return self._index.evict()
-
     @property
     def held(self) -> int:
         """Sequences taken from the pool."""
         return self._pool.in_use
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._index.clear()
 
     def _free(self, sequence: int) -> None:
         self._session.remove_sequence(sequence)
         self._pool.put_back(sequence)
 
 
-class SnapshotCache:
+class SnapshotCache(_IndexedCache[bytes]):
     """Values are exported states, which can be imported into any session of the model."""
 
     def __init__(self, session: Session, limit: int, make_index: MakeIndex) -> None:
         self._session = session
         self._limit = limit
         self._held = 0
-        self._index: RadixIndex[bytes] = make_index(self._free)
+        self._index = make_index(self._free)
 
     def record(self, tokens: Sequence[int], sequence: int) -> bool:
         """Export the state, unless the prefix is recorded already."""
@@ -101,22 +107,10 @@ class SnapshotCache:
             session.import_state(entry.value, sequence)
         return entry
 
-    def give_back(self, entry: Entry[Any]) -> None:
-        """End a borrow."""
-        self._index.give_back(entry)
-
-    def evict(self) -> bool:
-        """Drop the least recently used prefix that nobody borrows; False where there is none."""
-        return self._index.evict()
-
     @property
     def held(self) -> int:
         """Snapshots that are kept, for lookups or for a borrower."""
         return self._held
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._index.clear()
 
     def _free(self, _state: bytes) -> None:
         self._held -= 1
