@@ -259,21 +259,18 @@ def write_manifests(folder: Path, files: list[Any], arch: str = "llama") -> Path
     return folder / "manifests"
 
 
+def fetch_arguments(hub: Hub, manifests: str, folder: Path) -> tuple[str, ...]:
+    """Fetch the only family of the manifests into a store in the folder."""
+    store = str(folder / "store")
+    return ("fetch", "llama", "--manifests", manifests, "--store", store, "--source", f"hub:{hub.address}")
+
+
 def test_fetch_warms_the_store(hub: Hub, tmp_path: Path) -> None:
     """The paths are printed; the second call is offline and gives the same paths."""
     for file, data in zip(FILES, DATA, strict=True):
         hub.files[REPO, REVISION, file.path] = data
     manifests = str(write_manifests(tmp_path, FILES))
-    base = (
-        "fetch",
-        "llama",
-        "--manifests",
-        manifests,
-        "--store",
-        str(tmp_path / "store"),
-        "--source",
-        f"hub:{hub.address}",
-    )
+    base = fetch_arguments(hub, manifests, tmp_path)
     first = agent(*base)
     assert first.returncode == 0, first.stderr
     assert [Path(line).read_bytes() for line in first.stdout.splitlines()] == DATA
@@ -286,16 +283,7 @@ def test_fetch_warms_the_store(hub: Hub, tmp_path: Path) -> None:
 def test_fetch_says_what_failed(hub: Hub, tmp_path: Path) -> None:
     """Exit code 4, the cause on standard error, in JSON where that is asked for, and never a traceback."""
     manifests = str(write_manifests(tmp_path, FILES[:1]))
-    base = (
-        "fetch",
-        "llama",
-        "--manifests",
-        manifests,
-        "--store",
-        str(tmp_path / "store"),
-        "--source",
-        f"hub:{hub.address}",
-    )
+    base = fetch_arguments(hub, manifests, tmp_path)
     done = agent(*base)
     assert done.returncode == 4
     assert "artifact_gone" in done.stderr
