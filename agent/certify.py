@@ -15,6 +15,7 @@ from typing import Protocol
 from agent import __version__
 from agent.contracts import RecordedContract
 from agent.digests import sha256_of_file
+from agent.draft import Draft, ended_lanes, kept, read_earlier, same_engine
 from agent.errors import AgentError, ArchitectureMismatch, InfraError, ModelMissing
 from agent.header.reader import Header, read_model_header
 from agent.header.role import require_causal
@@ -23,7 +24,7 @@ from agent.receipt.receipt import Receipt, TestedFile, TestedSubject, write_rece
 from agent.receipt.surroundings import describe_run, describe_runner
 from agent.runner import refuse
 from agent.runner.job import Job
-from agent.runner.supervise import Outcome, supervise
+from agent.runner.supervise import NOTHING_LOADED, Loaded, Outcome, supervise
 from agent.store.store import Store
 from agent.store.wanted import first_shard, wanted_of
 from agent.twin.build import build_twin
@@ -31,6 +32,8 @@ from agent.twin.catalog import RECIPES, recipe_for
 from agent.twin.from_header import recipe_of_header
 from agent.twin.recipe import Recipe
 from matrixgen.leg import Leg, Plan
+
+_NEEDS_PROJECTOR = "media-prefill"  # the lane that reads the second set of a family's files
 
 _TWIN_PROVES = "the graph, the contract of every cut and the layout of state, on this build, for this layer pattern"
 _TWIN_DOES_NOT = "anything about the real weights, their quantisation or the range of their activations"
@@ -66,22 +69,26 @@ class Options:
         twins: folder in which twins are kept.
         contracts: recorded contracts by architecture.
         model: the GGUF to test for a leg on weights; None to take the files that the plan names from the store.
+        projector: the projector to test with `model`.
         store: where the files of weights come from; None where no leg needs any.
         twin_of: the header whose layers a leg's twin gets; None for the twin of the catalogue.
         device: device to use instead of the one that a leg's backend names.
         threads: of the CPU backend, in one leg.
         jobs: legs at once.
+        resume: go on where an interrupted run of the same plan left its receipts.
     """
 
     receipts: Path
     twins: Path
     contracts: Mapping[str, RecordedContract]
     model: Path | None = None
+    projector: Path | None = None
     store: Store | None = None
     twin_of: Header | None = None
     device: str | None = None
     threads: int = 1
     jobs: int = 1
+    resume: bool = False
 
 
 def certify(plan: Plan, legs: tuple[Leg, ...], options: Options, reporter: Reporter) -> tuple[Receipt, ...]:
@@ -106,11 +113,12 @@ def _certify_leg(plan: Plan, leg: Leg, options: Options, reporter: Reporter) -> 
     """Run one leg. An unfinished receipt is on the disk before anything else happens, so that a lost leg is not silent."""
     reporter.leg_started(leg)
     started = _now()
-    unfinished = _all_lanes(leg, Status.INFRA, "the leg did not run to its end")
-    write_receipt(_receipt(plan, leg, started, _untested(leg), _empty_outcome(unfinished)), options.receipts)
+    earlier = read_earlier(options.receipts, leg.id) if options.resume else None
+    unfinished = Outcome(results=_all_lanes(leg, Status.INFRA, "the leg did not run to its end"))
+    draft = Draft(_receipt(plan, leg, started, _untested(leg), unfinished), options.receipts)
 
     with contextlib.ExitStack() as leases:
-        subject, outcome = _test(leg, options, _LegObserver(leg, reporter), leases)
+        subject, outcome = _test(leg, options, _LegObserver(leg, reporter, draft), leases, earlier)
     receipt = _receipt(plan, leg, started, subject, outcome)
     write_receipt(receipt, options.receipts)
     reporter.leg_finished(leg, receipt)
@@ -118,15 +126,19 @@ def _certify_leg(plan: Plan, leg: Leg, options: Options, reporter: Reporter) -> 
 
 
 def _test(
-    leg: Leg, options: Options, observer: _LegObserver, leases: contextlib.ExitStack
+    leg: Leg,
+    options: Options,
+    observer: _LegObserver,
+    leases: contextlib.ExitStack,
+    earlier: Receipt | None,
 ) -> tuple[TestedSubject, Outcome]:
     subject = _untested(leg)
     try:
         if [lane.name for lane in leg.lanes] == [refuse.LANE]:
             return _test_refusal(leg, observer)
-        path = _find_model(leg, options, leases)
+        path, projector = _find_files(leg, options, leases)
         header = read_model_header(path)
-        subject = _describe_subject(leg, header, options)
+        subject = _describe_subject(leg, header, projector, options)
         require_causal(header)
         if header.architecture != leg.family.arch:
             raise ArchitectureMismatch(
@@ -138,7 +150,7 @@ def _test(
         results = _all_lanes(leg, status, str(error))
         for result in results:
             observer.lane_finished(result)
-        return subject, _empty_outcome(results)
+        return subject, Outcome(results=results)
     job = Job(
         model=path,
         device=options.device or leg.backend,
@@ -147,48 +159,70 @@ def _test(
         random_weights=leg.subject == "twin",
         recorded=options.contracts.get(header.architecture),
         lanes=tuple((lane.name, lane.params) for lane in leg.lanes),
+        projector=projector,
     )
-    return subject, _require_evidence(leg, supervise(job, observer, leg.timeout_minutes * 60))
+    observer.draft.describe(subject)
+    return subject, _require_evidence(leg, _run(job, leg, observer, earlier))
+
+
+def _run(job: Job, leg: Leg, observer: _LegObserver, earlier: Receipt | None) -> Outcome:
+    """Run the battery, or what `earlier` left of it if that was on the same libraries and device."""
+    seconds = leg.timeout_minutes * 60
+    ended = ended_lanes(earlier, observer.draft.receipt) if earlier else {}
+    if not (earlier and ended):
+        return supervise(job, observer, seconds)
+    observer.keep(earlier, tuple(ended.values()))
+    rest = tuple(lane for lane in job.lanes if lane[0] not in ended)
+    outcome = supervise(replace(job, lanes=rest), observer, seconds)
+    if not same_engine(earlier, observer.draft.receipt):
+        return supervise(job, observer, seconds)
+    return replace(outcome, results=observer.draft.receipt.lanes)
 
 
 def _test_refusal(leg: Leg, observer: _LegObserver) -> tuple[TestedSubject, Outcome]:
     """A dropped family has no model to test: that nothing is loaded is the test."""
-    result = refuse.check_refusal(leg.family.arch or leg.family.family)
-    observer.lane_finished(result)
+    refusal = refuse.check_refusal(leg.family.arch or leg.family.family)
+    observer.lane_finished(refusal.result)
     subject = replace(
         _untested(leg), proves="how the build answers a file of this architecture", does_not_prove="anything else"
     )
-    return subject, _empty_outcome((result,))
+    return subject, Outcome(results=(refusal.result,), loaded=replace(NOTHING_LOADED, engine=refusal.engine))
 
 
 def _require_evidence(leg: Leg, outcome: Outcome) -> Outcome:
     """A leg counts only on a device of its own backend, and only if most nodes of the graph ran there."""
-    if not outcome.device:
+    device, nodes_by_device = outcome.loaded.device, outcome.loaded.nodes_by_device
+    if not device:
         return outcome
-    name, nodes = str(outcome.device["name"]), sum(outcome.nodes_by_device.values())
-    here = outcome.nodes_by_device.get(name, 0)
-    if outcome.device["backend"] != leg.backend:
+    name, nodes = str(device["name"]), sum(nodes_by_device.values())
+    here = nodes_by_device.get(name, 0)
+    if device["backend"] != leg.backend:
         message = f"the leg is for {leg.backend} and was run on {name}: nothing is known about {leg.backend}"
     elif 2 * here <= nodes:
-        where = ", ".join(f"{count} on {device}" for device, count in outcome.nodes_by_device.items())
+        where = ", ".join(f"{count} on {device}" for device, count in nodes_by_device.items())
         message = f"most nodes of the graph did not run on {name} ({where}): the work was done elsewhere"
     else:
         return outcome
     return replace(outcome, results=_all_lanes(leg, Status.INFRA, message))
 
 
-def _find_model(leg: Leg, options: Options, leases: contextlib.ExitStack) -> Path:
-    """The file to open. What the store lends is kept from removal until `leases` is closed."""
+def _find_files(leg: Leg, options: Options, leases: contextlib.ExitStack) -> tuple[Path, Path | None]:
+    """The file to open, and the projector where a lane reads one.
+
+    What the store lends is kept from removal until `leases` is closed.
+    """
     if leg.subject == "twin":
-        return build_twin(_recipe(leg, options), options.twins)
+        return build_twin(_recipe(leg, options), options.twins), None
     if options.model is not None:
-        return options.model
+        return options.model, options.projector
     if options.store is None:
         raise ModelMissing(
             f"the weights of {leg.family.family} are not on this machine: give the file with --model, or use --twin"
         )
     lent = [leases.enter_context(options.store.lend(files)) for files in wanted_of(leg.family)]
-    return lent[0][first_shard(tuple(lent[0]))]
+    model, *projectors = (files[first_shard(tuple(files))] for files in lent)
+    reads_it = any(lane.name == _NEEDS_PROJECTOR for lane in leg.lanes)
+    return model, projectors[0] if projectors and reads_it else None
 
 
 def _recipe(leg: Leg, options: Options) -> Recipe:
@@ -202,12 +236,11 @@ def _recipe(leg: Leg, options: Options) -> Recipe:
     return recipe_of_header(options.twin_of)
 
 
-def _describe_subject(leg: Leg, header: Header, options: Options) -> TestedSubject:
+def _describe_subject(leg: Leg, header: Header, projector: Path | None, options: Options) -> TestedSubject:
     recipe = _recipe(leg, options) if leg.subject == "twin" else None
     sha256_of = options.store.sha256_of if options.store else sha256_of_file
-    files = tuple(
-        TestedFile(name=shard.path.name, size=shard.file_size, sha256=sha256_of(shard.path)) for shard in header.shards
-    )
+    paths = [*(shard.path for shard in header.shards), *([projector] if projector else [])]
+    files = tuple(TestedFile(name=path.name, size=path.stat().st_size, sha256=sha256_of(path)) for path in paths)
     pinned = {file.sha256 for file in leg.family.artifact.files} if leg.family.artifact else set()
     limits = _WEIGHTS_DO_NOT if pinned.issuperset(file.sha256 for file in files) else _OTHER_FILES
     return TestedSubject(
@@ -240,9 +273,9 @@ def _receipt(plan: Plan, leg: Leg, started: str, subject: TestedSubject, outcome
         pin=plan.pin.to_json(),
         build_key=leg.build_key,
         subject=subject,
-        engine=outcome.engine,
-        device=outcome.device,
-        nodes_by_device=outcome.nodes_by_device,
+        engine=outcome.loaded.engine,
+        device=outcome.loaded.device,
+        nodes_by_device=outcome.loaded.nodes_by_device,
         agent=__version__,
         runner=describe_runner(),
         run=describe_run(os.environ),
@@ -260,26 +293,36 @@ def _all_lanes(leg: Leg, status: Status, message: str) -> tuple[LaneResult, ...]
     )
 
 
-def _empty_outcome(results: tuple[LaneResult, ...]) -> Outcome:
-    return Outcome(results=results, engine={}, device={}, nodes_by_device={}, log="")
-
-
 def _now() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
 class _LegObserver:
-    """Passes on what a child says, with its leg."""
+    """Passes on what a child says, with its leg, and keeps the draft of the receipt."""
 
-    def __init__(self, leg: Leg, reporter: Reporter) -> None:
+    def __init__(self, leg: Leg, reporter: Reporter, draft: Draft) -> None:
         self._leg = leg
         self._reporter = reporter
         self._lock = threading.Lock()
+        self._kept: tuple[Receipt, tuple[LaneResult, ...]] | None = None
+        self.draft = draft
+
+    def keep(self, earlier: Receipt, results: tuple[LaneResult, ...]) -> None:
+        """Take over results of `earlier`, as soon as it is known that the same libraries and device are loaded."""
+        self._kept = (earlier, results)
+
+    def loaded(self, loaded: Loaded) -> None:
+        self.draft.load(loaded)
+        if self._kept and same_engine(self._kept[0], self.draft.receipt):
+            for result in kept(self._kept[1], self._kept[0].started_at):
+                self.lane_finished(result)
+        self._kept = None
 
     def lane_started(self, lane: str) -> None:
         with self._lock:
             self._reporter.lane_started(self._leg, lane)
 
     def lane_finished(self, result: LaneResult) -> None:
+        self.draft.finish(result)
         with self._lock:
             self._reporter.lane_finished(self._leg, result)

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from agent import __version__
-from agent.errors import AgentError, InternalError
+from agent.errors import AgentError, InternalError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent.commands.certify import CertifyRequest
 
+_CLOSED_PIPE = 141  # as a shell has it of a program that SIGPIPE ended
+_WRONG_ARGUMENT = 2
 _EXIT_CODES = """\b
 Exit codes: 0 every owed lane passed · 1 a lane failed · 2 bad input ·
 3 nothing selected · 4 the machine, the network or the disk · 5 a file could not be written"""
@@ -67,6 +69,7 @@ def _sources(command: Callable[..., int]) -> Callable[..., int]:
     "--event", default="manual-full", show_default=True, help="Whose battery to run; see manifests/batteries.json."
 )
 @click.option("--model", type=click.Path(path_type=Path), help="A real GGUF (any shard of a split one) for one family.")
+@click.option("--projector", type=click.Path(path_type=Path), help="The projector (mmproj GGUF) of --model.")
 @click.option("--twin", is_flag=True, help="Test tiny random models of the same architecture instead of weights.")
 @click.option(
     "--twin-of",
@@ -87,11 +90,14 @@ def _sources(command: Callable[..., int]) -> Callable[..., int]:
     show_default=True,
     help="Where receipts go.",
 )
+@click.option("--resume", is_flag=True, help="Keep the lanes that an interrupted run of the same plan has ended.")
 @click.option(
     "--build",
     "build_file",
     type=_PATH,
-    help="Test the libraries of this build (docs/build.md). [default: those of the binding]",
+    metavar="plan|ARCHIVE|DIR",
+    help="Test the libraries of this build (docs/build.md); plan: fetch the one that the plan asks for. "
+    "[default: those of the binding]",
 )
 @_sources
 @_manifests
@@ -104,14 +110,22 @@ def certify(**options: object) -> int:
     \b
     skippy-agent certify --tier 1 --twin
     skippy-agent certify qwen3-dense --model Qwen3-0.6B-Q8_0.gguf
-    skippy-agent certify --plan plan.json --leg mamba@cuda
+    skippy-agent certify --plan plan.json --leg mamba@cuda --build plan
     """
     from agent.commands.certify import CertifyRequest, run
-    from agent.commands.use_build import use_build
+    from agent.commands.open_store import StoreRequest
+    from agent.commands.use_build import BuildChoice, use_build
 
     build = cast("Path | None", options.pop("build_file"))
     request: CertifyRequest = CertifyRequest.from_options(options)
-    with use_build(build, plan=request.plan_file, manifests=request.manifests):
+    choice = BuildChoice(
+        build=build,
+        plan=request.plan_file,
+        leg_ids=request.leg_ids,
+        manifests=request.manifests,
+        store=StoreRequest(folder=request.store, sources=request.sources, offline=request.offline),
+    )
+    with use_build(choice):
         return run(request)
 
 
@@ -163,6 +177,22 @@ def twins(architectures: tuple[str, ...], build: bool, as_json: bool) -> int:
 
 @cli.command()
 @click.argument("families", nargs=-1, metavar="[FAMILY]...")
+@click.option("--build", "build", type=_PATH, metavar="ARCHIVE|DIR", help="Ask this build. [default: the binding's]")
+@_manifests
+@_json
+def refuse(families: tuple[str, ...], build: Path | None, manifests: Path | None, as_json: bool) -> int:
+    """Show that a build refuses every dropped family (tier 3) with a clean error. No model is needed."""
+    from agent.commands.open_store import StoreRequest
+    from agent.commands.refuse import run
+    from agent.commands.use_build import BuildChoice, use_build
+
+    store = StoreRequest(folder=None, sources=(), offline=True)
+    with use_build(BuildChoice(build=build, plan=None, leg_ids=(), manifests=manifests, store=store)):
+        return run(families, manifests=manifests, as_json=as_json)
+
+
+@cli.command()
+@click.argument("families", nargs=-1, metavar="[FAMILY]...")
 @click.option("--tier", "tiers", type=click.IntRange(1, 2), multiple=True, help="All families of a tier. [default: 1]")
 @click.option("--fault", "faults", multiple=True, help="Only this fault; may be repeated.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Legs at once. [default: one a core]")
@@ -202,7 +232,7 @@ def record_contracts(families: tuple[str, ...], tiers: tuple[int, ...], manifest
     "--builds",
     type=_PATH,
     metavar="DIR",
-    help="Folder with the contents.json of each build: trace the libraries to them.",
+    help="Folder with the record of each build (build.json or contents.json): trace the libraries to them.",
 )
 @click.option(
     "--repository", envvar="GITHUB_REPOSITORY", metavar="OWNER/NAME", help="Of the run. [env: GITHUB_REPOSITORY]"
@@ -351,6 +381,8 @@ def statement(files: tuple[Path, ...]) -> int:
 @click.argument("families", nargs=-1, metavar="[FAMILY]...")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan.json instead of families.")
 @click.option("--leg", "leg_ids", multiple=True, metavar="ID", help="Only this leg of the plan; may be repeated.")
+@click.option("--builds", is_flag=True, help="Also the builds that the legs of the plan wait for (docs/build.md).")
+@click.option("--stage", metavar="START:END", help="Of the families' layer packages, only what this stage owns.")
 @_sources
 @_manifests
 @_json
@@ -358,6 +390,8 @@ def fetch(
     families: tuple[str, ...],
     plan_file: Path | None,
     leg_ids: tuple[str, ...],
+    builds: bool,
+    stage: str | None,
     store: Path | None,
     sources: tuple[str, ...],
     offline: bool,
@@ -368,13 +402,26 @@ def fetch(
 
     \b
     skippy-agent fetch qwen3-dense
-    skippy-agent fetch --plan plan.json --leg mamba@cuda
+    skippy-agent fetch --plan plan.json --leg mamba@cuda --builds
+    skippy-agent fetch laguna --stage 0:16
     """
-    from agent.commands.fetch import run
+    from agent.commands.fetch import run, run_stage
     from agent.commands.open_store import StoreRequest
 
     request = StoreRequest(folder=store, sources=sources, offline=offline)
-    return run(families, plan_file=plan_file, leg_ids=leg_ids, manifests=manifests, store=request, as_json=as_json)
+    if stage is not None:
+        if plan_file or leg_ids or builds:
+            raise UsageError("--stage is about families: leave out --plan, --leg and --builds")
+        return run_stage(families, stage, manifests=manifests, store=request, as_json=as_json)
+    return run(
+        families,
+        plan_file=plan_file,
+        leg_ids=leg_ids,
+        builds=builds,
+        manifests=manifests,
+        store=request,
+        as_json=as_json,
+    )
 
 
 @cli.group()
@@ -418,6 +465,63 @@ def cache_gc(
     from agent.commands.cache import run_gc
 
     return run_gc(store, free=free, unpinned=unpinned, manifests=manifests, dry_run=dry_run, as_json=as_json)
+
+
+@cli.group()
+def package() -> None:
+    """Write a model as a layer package, validate one, put a stage of one together (docs/package.md)."""
+
+
+@package.command(name="write", epilog=_EXIT_CODES)
+@click.argument("model", type=_PATH)
+@click.option("-o", "--output", type=_PATH, required=True, metavar="DIR", help="Folder to make; must not be there yet.")
+@click.option("--model-id", required=True, metavar="OWNER/REPO:SELECTOR", help="Coordinate of the model.")
+@click.option("--source-repo", metavar="OWNER/REPO", help="Where the model came from.")
+@click.option("--source-revision", metavar="SHA", help="Its commit there.")
+@click.option("--source-file", metavar="PATH", help="Its first file there. [default: the name of MODEL]")
+@click.option("--projector", "projectors", type=_PATH, multiple=True, help="A multimodal projector; repeatable.")
+@click.option(
+    "--abi-version", default="0.1.0", show_default=True, help="Of the product's library that is to load the package."
+)
+@_json
+def package_write(**options: object) -> int:
+    """Write MODEL, split or not, as a package: one part a layer, and compare every byte with it.
+
+    \b
+    skippy-agent package write Qwen3-0.6B-Q8_0.gguf -o qwen3-layers --model-id Qwen/Qwen3-0.6B-GGUF:Q8_0
+    """
+    from agent.commands.package import WriteRequest, run_write
+
+    request: WriteRequest = WriteRequest.from_options(options)
+    return run_write(request)
+
+
+@package.command(name="validate", epilog=_EXIT_CODES)
+@click.argument("folder", type=_PATH, metavar="PACKAGE")
+@click.option("--model", type=_PATH, help="Compare every byte with the GGUF that the package was made of.")
+@_json
+def package_validate(folder: Path, model: Path | None, as_json: bool) -> int:
+    """Check a package: sizes, digests, every tensor owned once; with --model also that nothing is missing or changed."""
+    from agent.commands.package import run_validate
+
+    return run_validate(folder, model, as_json=as_json)
+
+
+@package.command(name="materialise", epilog=_EXIT_CODES)
+@click.argument("folder", type=_PATH, metavar="PACKAGE")
+@click.option("--stage", required=True, metavar="START:END", help="First layer and the one after the last.")
+@click.option("-o", "--output", type=_PATH, required=True, help="The GGUF to write; replaced when all of it is there.")
+@click.option("--stand-ins", is_flag=True, help="Add zeros for all other layers: an unpatched llama.cpp loads that.")
+@_json
+def package_materialise(folder: Path, stage: str, output: Path, stand_ins: bool, as_json: bool) -> int:
+    """Verify the parts of a stage and put them together as one GGUF; only these parts need to be in PACKAGE.
+
+    \b
+    skippy-agent package materialise qwen3-layers --stage 0:14 -o stage-0.gguf
+    """
+    from agent.commands.package import run_materialise
+
+    return run_materialise(folder, stage, output, stand_ins=stand_ins, as_json=as_json)
 
 
 _llama_src = click.option("--llama-src", type=_PATH, metavar="DIR", help="Root of a llama.cpp checkout.")
@@ -482,6 +586,7 @@ def lint_patches(patches: Path, llama_src: Path | None, reviewed: Path | None, a
 @click.option("--commit", metavar="SHA", help="The commit that is wanted; fetched unless --llama-src is given.")
 @click.option("--cmake-arg", "cmake_args", multiple=True, metavar="-DNAME=VALUE", help="For cmake; repeatable.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Compilers at once.")
+@click.option("--work", type=_PATH, metavar="DIR", help="Keep objects here; what did not change is not compiled again.")
 @click.option("-o", "--output", type=_PATH, required=True, help="An archive, if the name ends in .tar; else a folder.")
 @_json
 def build(**options: object) -> int:
@@ -493,6 +598,50 @@ def build(**options: object) -> int:
     from agent.commands.build import BuildOptions, run
 
     request: BuildOptions = BuildOptions.from_options(options)
+    return run(request)
+
+
+@cli.command(epilog=_EXIT_CODES)
+@click.argument("family")
+@click.option("--model", type=_PATH, help="The GGUF to test (any shard of a split one).")
+@click.option("--twin", is_flag=True, help="Test a tiny random model of the family's architecture.")
+@click.option("--bin-dir", type=_PATH, metavar="DIR", help="Folder of the binaries.")
+@click.option("--build", type=_PATH, metavar="ARCHIVE|DIR", help="A build that holds them; it is verified first.")
+@click.option("--check", "checks", multiple=True, metavar="NAME", help="Only this check; repeatable. [default: all]")
+@click.option(
+    "--cut", "cuts", type=int, multiple=True, help="A layer where the model may be cut; repeatable. [default: derived]"
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["cpu", "cuda", "metal", "vulkan", "rocm"]),
+    default="cpu",
+    show_default=True,
+    help="Where the binaries run the model.",
+)
+@click.option("--width", type=click.IntRange(1), help="Elements of an activation. [default: the embedding length]")
+@click.option("--package", type=_PATH, metavar="DIR", help="A layer package of the model, to be tested as well.")
+@click.option("--timeout", type=click.FloatRange(1), default=1200.0, show_default=True, help="Seconds for one program.")
+@click.option(
+    "--startup-timeout",
+    type=click.FloatRange(1),
+    default=180.0,
+    show_default=True,
+    help="Seconds until a server answers.",
+)
+@click.option("--tokens", type=click.IntRange(1, 384), default=48, show_default=True, help="Of each answer compared.")
+@click.option("--receipts", type=_PATH, default=Path("receipts-prebuilt"), show_default=True, help="Where receipts go.")
+@_manifests
+@_json
+def prebuilt(**options: object) -> int:
+    """Test the product's own binaries on a model and write a receipt, with their reports and logs beside it.
+
+    \b
+    skippy-agent prebuilt qwen3-dense --model Qwen3-0.6B-Q8_0.gguf --bin-dir target/release
+    skippy-agent prebuilt jamba --twin --bin-dir target/release --check tokens
+    """
+    from agent.commands.prebuilt import PrebuiltOptions, run
+
+    request: PrebuiltOptions = PrebuiltOptions.from_options(options)
     return run(request)
 
 
@@ -509,7 +658,8 @@ def main() -> None:
                 err=True,
             )
         click.echo(f"error: {error}", err=True)
-        code = error.exit_code
+        # here 1 means that a lane failed: a manifest that is wrong is a wrong argument
+        code = _WRONG_ARGUMENT if isinstance(error, MatrixgenError) and error.exit_code == 1 else error.exit_code
     except click.ClickException as error:
         error.show()
         code = error.exit_code
@@ -518,7 +668,9 @@ def main() -> None:
         sys.stdout.flush()
         os._exit(130)  # threads may still follow children, which end when their pipes close
     except BrokenPipeError:
-        code = 141
+        code = _CLOSED_PIPE
+    except SystemExit as ended:  # how click ends where the reader of its output has gone
+        code = _CLOSED_PIPE if isinstance(ended.__context__, BrokenPipeError) else ended.code
     except MemoryError:
         click.echo("error: out of memory", err=True)
         code = 4

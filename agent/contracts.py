@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,6 +15,9 @@ from agent.errors import ContractsInvalid
 from matrixgen.files import write_atomically
 
 FILE_NAME = "contracts.json"
+
+# the layer in a label; llama.cpp adds words to the names of views and copies: ``l_out-3 (copy)``
+_LAYER = re.compile(r"\d+(?=(?: \(.*\))*$)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +55,7 @@ class RecordedContract:
 def describe(contract: Contract) -> RecordedContract:
     """The contract of a model as it is recorded."""
     legal = [cut for cut in contract.cuts if cut.legal]
-    crossed = Counter(crossing.label for cut in legal for crossing in cut.frontier)
+    crossed = Counter(label for cut in legal for label in {crossing.label for crossing in cut.frontier})
     return RecordedContract(
         frontier=tuple(sorted({_pattern(crossing, cut, crossed) for cut in legal for crossing in cut.frontier})),
         tokens=any(cut.tokens for cut in legal),
@@ -62,10 +66,10 @@ def describe(contract: Contract) -> RecordedContract:
 
 def _pattern(crossing: Crossing, cut: Cut, crossed: Mapping[str, int]) -> str:
     """The label with its layer relative to the cut, unless one and the same tensor crosses several cuts."""
-    suffix = str(crossing.layer)
-    if crossed[crossing.label] > 1 or crossing.layer != cut.layer - 1 or not crossing.label.endswith(suffix):
+    found = _LAYER.search(crossing.label)
+    if crossed[crossing.label] > 1 or crossing.layer != cut.layer - 1 or not found or int(found[0]) != crossing.layer:
         return crossing.label
-    return crossing.label[: -len(suffix)] + "{k-1}"
+    return _LAYER.sub("{k-1}", crossing.label)
 
 
 def load_contracts(manifests: Path) -> dict[str, RecordedContract]:

@@ -68,6 +68,14 @@ class EngineUnavailable(InfraError):
     """llama.cpp cannot be loaded here."""
 
 
+class FunctionMissing(EngineUnavailable):
+    """The libraries under test lack a function that the agent uses."""
+
+
+class LayoutUnknown(EngineUnavailable):
+    """The structs of the libraries under test are not those of the binding, and no record says how they lie."""
+
+
 class DeviceMissing(InfraError):
     """The device that a leg names is not on this machine. The leg is never run on another one instead."""
 
@@ -261,6 +269,10 @@ class ModelRefused(EngineError):
 
 class DecodeFailed(EngineError):
     """`llama_decode` returned an error."""
+
+
+class ProjectionFailed(EngineError):
+    """libmtmd did not turn an image into embeddings."""
 
 
 class StateRefused(EngineError):
@@ -466,3 +478,61 @@ class PushRefused(AgentError):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"
+
+
+# -- layer packages --------------------------------------------------------------------------------------------------------
+
+
+class PackageInvalid(AgentError):
+    """A layer package, its manifest or a part of it is not what it should be; the message names every fault found."""
+
+
+class StageInvalid(AgentError):
+    """A range of layers that no stage of a package can be."""
+
+
+class PackageNotWritten(InfraError):
+    """A package, or a stage made of one, could not be written; nothing half-written is left."""
+
+
+# -- the product's binaries ------------------------------------------------------------------------------------------------
+
+
+class BinaryMissing(InfraError):
+    """A binary that a check needs is not where it should be, or may not be executed."""
+
+
+class BinaryUnusable(InfraError):
+    """A binary does not run on this machine."""
+
+
+class BinaryUnknown(InfraError):
+    """A binary is of a version that no adapter knows, or lacks a command or a flag that a check needs."""
+
+
+class BinaryChanged(InfraError):
+    """A binary was replaced while it was tested, so nobody knows which one gave the results."""
+
+
+class ReportMissing(InfraError):
+    """A binary ended without the report that it owes."""
+
+
+class ReportInvalid(InfraError):
+    """A report is no JSON, or of another form than the adapter knows."""
+
+
+class ServerNotReady(InfraError):
+    """A server did not come up, or something else answers in its place."""
+
+
+class ServerSilent(InfraError):
+    """A server stopped answering in time, or the system killed it."""
+
+
+class ServerDied(EngineError):
+    """A server died while it was asked, or broke an answer off."""
+
+
+class RequestRefused(EngineError):
+    """A server refused a request that it should answer."""

@@ -12,7 +12,7 @@ from agent.contracts import RecordedContract
 from agent.faults.catalog import FAULTS
 from agent.lanes.result import LaneResult, Status
 from agent.runner.job import Job
-from agent.runner.supervise import supervise
+from agent.runner.supervise import Loaded, supervise
 from agent.twin.build import build_twin
 from agent.twin.catalog import recipe_for
 from matrixgen.leg import Leg
@@ -22,6 +22,7 @@ _TIMEOUT_SECONDS = 1800
 # A fault that is there is there in a short run: fewer steps and repeats than a battery, the same checks.
 _SHORT: Mapping[str, Any] = {
     "decode_steps": 2,
+    "long_steps": 2,
     "hit_repeats": 2,
     "repeats": 3,
     "threads": [2],
@@ -111,6 +112,9 @@ def _shorten(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Silent:
+    def loaded(self, loaded: Loaded) -> None:
+        """Nothing."""
+
     def lane_started(self, lane: str) -> None:
         """Nothing."""
 

@@ -24,9 +24,13 @@ LANES = (
     "concurrent-record",
     "radix-cache",
     "determinism",
+    "edges",
+    "package",
+    "media-prefill",
+    "backend-parity",
     "refuse",
 )
-RESERVED = ("backend-parity", "package", "media-prefill", "abi")
+RESERVED = ("abi",)
 #: Events that may run code of a fork: twins on hosted machines only.
 UNTRUSTED_EVENTS = ("pull-request",)
 #: The event of a person who names what to run: a family in no tier, or in quarantine, runs here when it is named.
@@ -62,17 +66,21 @@ class Battery(NamedTuple):
 
 
 class Batteries(NamedTuple):
-    """All of batteries.json. `defaults` and `shapes` are keyed by lane, `events` by event and tier."""
+    """All of batteries.json. `defaults`, `shapes` and `backends` are keyed by lane, `events` by event and tier.
+
+    `backends` holds the lanes that are owed on some backends only.
+    """
 
     defaults: Mapping[str, Mapping[str, Any]]
     shapes: Mapping[str, tuple[str, ...]]
     events: Mapping[str, Mapping[int, Battery]]
+    backends: Mapping[str, tuple[str, ...]]
 
-    def lanes_for(self, battery: Battery, shape: str) -> tuple[LaneSpec, ...]:
-        """The lanes of `battery` that a family of `shape` owes, in the battery's order."""
+    def lanes_for(self, battery: Battery, shape: str, backend: str | None = None) -> tuple[LaneSpec, ...]:
+        """The lanes of `battery` that a family of `shape` owes on `backend` (None: on any), in the battery's order."""
         owed = []
         for name, override in battery.lanes.items():
-            if shape in self.shapes[name]:
+            if shape in self.shapes[name] and backend in (None, *self.backends.get(name, (backend,))):
                 params = {**self.defaults[name], **override}
                 owed.append(LaneSpec(name, params, least_comparisons(name, params)))
         return tuple(owed)
@@ -83,6 +91,7 @@ class Batteries(NamedTuple):
         return cls(
             defaults={name: lane["params"] for name, lane in data["lanes"].items()},
             shapes={name: tuple(lane["shapes"]) for name, lane in data["lanes"].items()},
+            backends={name: tuple(lane["backends"]) for name, lane in data["lanes"].items() if "backends" in lane},
             events={
                 event: {
                     int(tier): Battery(

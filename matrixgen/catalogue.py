@@ -87,8 +87,9 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "MG017": Entry(
         "A row of a tier can never be a leg",
-        "A shared helper of llama.cpp has no architecture, so no file of it exists.",
-        "Set its tier to null, and certify a family that is built on it.",
+        "A shared helper of llama.cpp has no architecture, so no file of it exists. A projector or a draft model is loaded only "
+        "beside another model, so there is nothing to split.",
+        "Set its tier to null, and certify a family that is built with it.",
     ),
     "MG018": Entry(
         "A package row names neither package nor artifact",

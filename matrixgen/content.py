@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from matrixgen.errors import UnknownFamily
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from matrixgen.runner import RunnerClass
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Manifest:
+class Manifest(NamedTuple):
     """Everything that a maintainer edits. `root` is the folder it was read from."""
 
     families: tuple[Family, ...]

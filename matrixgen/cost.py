@@ -24,9 +24,10 @@ START = 5.0
 OVERHEAD = 0.003
 SECONDS_PER_TOKEN_GIB = {"cpu": 0.2, "cuda": 0.01, "metal": 0.02}
 SLOWEST = max(SECONDS_PER_TOKEN_GIB.values())
+CPU_BESIDE_DEVICE = 20  # how many times longer the CPU takes, which an accelerator is compared with
 TOPOLOGIES = 4  # one stage, split first, middle and final
-CUTS = {"all": 30, "classes": 2}  # the true number needs the file's header
-CUTS_OF_A_TWIN = {"all": 7, "classes": 3}
+CUTS = {"all": 30, "classes": 2, "thirds": 2}  # the true number needs the file's header
+CUTS_OF_A_TWIN = {"all": 7, "classes": 3, "thirds": 2}
 
 Timings = Mapping[tuple[str, str, str], float]  # (leg, subject, lane) -> seconds
 
@@ -55,6 +56,17 @@ def _determinism(params: Mapping[str, Any]) -> int:
     return int(runs * _length(params))
 
 
+def _edges(params: Mapping[str, Any]) -> int:
+    """Three prompts, each whole, split, beside the others and taken back; edges of the model's own are not known here."""
+    return 12 * (int(params["micro_batch"]) + int(params["long_steps"]))
+
+
+def _media(params: Mapping[str, Any]) -> int:
+    """Text, a block of vectors, text and greedy steps."""
+    text = int(params["prefix_tokens"]) + int(params["suffix_tokens"]) + int(params["decode_steps"])
+    return int(params["rows"]) * int(params["columns"]) + text
+
+
 # The last argument is the number of cuts that `cuts` stands for.
 _TOKENS: Mapping[str, Callable[[Mapping[str, Any], int], int]] = {
     "inspect": lambda _params, _cuts: 1,
@@ -71,6 +83,10 @@ _TOKENS: Mapping[str, Callable[[Mapping[str, Any], int], int]] = {
     "concurrent-record": lambda params, _cuts: int(params["rounds"]) * _restore(params),
     "radix-cache": lambda params, _cuts: TOPOLOGIES * int(params["rounds"]) * _restore(params),
     "determinism": lambda params, _cuts: _determinism(params),
+    "edges": lambda params, _cuts: _edges(params),
+    "package": lambda params, cuts: (2 + cuts) * _length(params),
+    "media-prefill": lambda params, cuts: (2 + cuts) * _media(params),
+    "backend-parity": lambda params, _cuts: CPU_BESIDE_DEVICE * _length(params),
 }
 _UNKNOWN = 500  # tokens of a lane that is not in the table, or whose parameters are not those that it should have
 

@@ -31,16 +31,20 @@ class ManifestUnreadable(MatrixgenError):
 
 
 class ManifestInvalid(MatrixgenError):
-    """The manifest has errors; `findings` holds all of them."""
+    """The manifest has errors; `findings` holds them and the warnings, `errors` the errors alone."""
 
     exit_code = 1
 
     def __init__(self, findings: Sequence[Finding], root: Path) -> None:
         self.findings = tuple(findings)
         self.root = root
-        errors = sum(1 for f in self.findings if f.severity == "error")
-        noun = "error" if errors == 1 else "errors"
-        super().__init__(f"{errors} {noun} in the manifests of {root}; run `matrixgen validate` after each fix")
+        self.errors = tuple(finding for finding in self.findings if finding.severity == "error")
+        noun = "error" if len(self.errors) == 1 else "errors"
+        warnings = len(self.findings) - len(self.errors)
+        also = f"; it lists the warnings, too ({warnings})" if warnings else ""
+        super().__init__(
+            f"{len(self.errors)} {noun} in the manifests of {root}; run `matrixgen validate` after each fix{also}"
+        )
 
 
 class UnknownFamily(MatrixgenError):

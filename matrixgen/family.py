@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HEX = frozenset("0123456789abcdef")
+#: Architectures of projectors and draft models: llama.cpp loads them beside another model only.
+SIDECARS = frozenset({"clip", "dflash", "eagle3", "gemma4-assistant"})
 
 
 class FileDigest(NamedTuple):
@@ -74,8 +75,7 @@ class Wire(NamedTuple):
     q8: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Family:
+class Family(NamedTuple):
     """One row. `family` is a label, `arch` is what the file's header must say."""
 
     family: str
@@ -98,6 +98,11 @@ class Family:
     def dropped(self) -> bool:
         """True for a tombstone: it must be refused."""
         return self.tier == 3
+
+    @property
+    def standalone(self) -> bool:
+        """False for what can never be a leg: a shared helper, a projector, a draft model."""
+        return self.arch is not None and self.arch not in SIDECARS and self.status != "implementation_base"
 
     @property
     def unpinned(self) -> str | None:

@@ -34,7 +34,7 @@ _FORBIDDEN_IN_ARTIFACT = frozenset('":<>|*?\r\n\\/')
 
 def utf16_bytes(text: str) -> int:
     """Bytes of `text` as GitHub counts them."""
-    return len(text.encode("utf-16-le"))
+    return 2 * len(text) if text.isascii() else len(text.encode("utf-16-le"))
 
 
 def check_legs(count: int, axes: Mapping[str, int]) -> None:
@@ -42,9 +42,19 @@ def check_legs(count: int, axes: Mapping[str, int]) -> None:
     if count > MAX_MATRIX_LEGS:
         shape = " x ".join(f"{size} {name}" for name, size in axes.items())
         raise LimitExceeded(
-            f"{count} legs ({shape}), but a matrix holds {MAX_MATRIX_LEGS}; pack small legs with --pack MINUTES, split it with "
-            "--chunked, or narrow it by --tier, --backend, --family"
+            f"{count} legs ({shape}{_crossing(axes)}), but a matrix holds {MAX_MATRIX_LEGS}; pack small legs with "
+            "--pack MINUTES, split it with --chunked, or narrow it by --tier, --backend, --family"
         )
+
+
+def _crossing(axes: Mapping[str, int]) -> str:
+    """Which axis is one too many, counted in their order; empty where the axes alone do not say."""
+    product = 1
+    for name, size in axes.items():
+        product *= size
+        if product > MAX_MATRIX_LEGS:
+            return f", the {name} cross the limit"
+    return ""
 
 
 def check_outputs(outputs: Mapping[str, str]) -> None:

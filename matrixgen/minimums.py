@@ -39,6 +39,18 @@ def _played(params: Mapping[str, Any]) -> int:
     )
 
 
+def _block(params: Mapping[str, Any]) -> int:
+    """Text, block, text and greedy steps: the whole model again, one cut by itself, and one chain of live stages."""
+    vectors = int(params["rows"]) * int(params["columns"])
+    text = int(params["prefix_tokens"]) + int(params["suffix_tokens"]) + int(params["decode_steps"])
+    return 3 * (vectors + text)
+
+
+def _edges(params: Mapping[str, Any]) -> int:
+    """Three prompts of about a micro-batch, alone, side by side, and against one another."""
+    return 9 * (int(params["micro_batch"]) + int(params["long_steps"]))
+
+
 _LEAST: Mapping[str, Count] = {
     "single-step": _positions,
     "chain": _positions,
@@ -50,6 +62,10 @@ _LEAST: Mapping[str, Count] = {
     "concurrent-record": _recorded,
     "radix-cache": _played,
     "determinism": _determinism,
+    "edges": _edges,
+    "package": _positions,
+    "media-prefill": _block,
+    "backend-parity": _positions,
 }
 
 

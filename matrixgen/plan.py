@@ -105,7 +105,8 @@ def build_plan(
             if (entry := planner.quarantine.of(family.family, backend)) and not by_name:
                 skipped.append(Skipped(family.family, f"{backend}: {entry.said}"))
                 continue
-            leg = planner.leg(family, battery, lanes, backend=backend, subject="twin" if why else wanted)
+            owed = manifest.batteries.lanes_for(battery, family.shape, backend)
+            leg = planner.leg(family, battery, owed, backend=backend, subject="twin" if why else wanted)
             legs.append(leg)
             twins.append(leg)
         if why and twins:
@@ -126,7 +127,7 @@ def battery_of(by_tier: Mapping[int, Battery], family: Family, *, event: str, by
     """The battery that `family` owes for `event`; one that is in no tier owes that of tier 1 when a person names it."""
     if family.tier is not None:
         return by_tier.get(family.tier)
-    return by_tier.get(1) if event == BY_HAND and by_name and family.arch is not None else None
+    return by_tier.get(1) if event == BY_HAND and by_name and family.standalone else None
 
 
 def restrict(plan: Plan, kept: Container[str], reason: str) -> Plan:
@@ -198,9 +199,9 @@ class _Planner:
             version, prefix = manifest.pin.cache_version, manifest.caches.prefix
             key = model_key(family.family, files, os=runner.os, cache_version=version, prefix=prefix).text
         cost = estimate(leg_id, lanes, subject=subject, size=size, backend=backend, timings=self._timings)
-        minutes = battery.timeout.minutes(size)
-        if cost.source == "measured":  # the model is too rough to decide when to give up
-            minutes = max(minutes, -(-SLACK * cost.seconds // 60))
+        # Never less than what is expected: a time-out may come late, but not before the work is done.
+        slack = SLACK if cost.source == "measured" else 1
+        minutes = max(battery.timeout.minutes(size), -(-slack * cost.seconds // 60))
         return Leg(
             id=leg_id,
             family=family,
@@ -238,8 +239,10 @@ class _Planner:
 
 
 def _no_battery(family: Family, event: str) -> str:
-    if family.arch is None:
-        return "a shared helper of llama.cpp without an architecture of its own; certify a family that is built on it"
+    if not family.standalone:
+        return (
+            "a shared helper, projector or draft model, never a leg of its own; certify a family that is built with it"
+        )
     if family.tier is None:
         return f"in no tier; `matrixgen move {family.family} --tier N` gives it one, {BY_HAND} runs it by its full name"
     return f"event {event} has no battery for tier {family.tier}"

@@ -3,6 +3,8 @@
 Loading jsonschema takes longer than all other work of `matrixgen emit`, and nearly every document is good. So this
 module compiles a schema into closures that answer True only when the document surely matches. False means "ask
 jsonschema": it stays the authority for every no, and for every keyword that is not known here.
+
+A value costs one call: each type has a closure that holds all its keywords.
 """
 
 from __future__ import annotations
@@ -12,27 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Check = Callable[[Any], bool]
+Schema = Mapping[str, Any]
 
 _ANNOTATIONS = frozenset({"$schema", "$defs", "title", "description"})
-_TYPES: dict[str, Check] = {
-    "object": lambda value: isinstance(value, dict),
-    "array": lambda value: isinstance(value, list),
-    "string": lambda value: isinstance(value, str),
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
-    "boolean": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-}
-_SIZES: dict[str, Callable[[Any, Any], bool]] = {
-    "maxLength": lambda value, limit: len(value) <= limit,
-    "minLength": lambda value, limit: len(value) >= limit,
-    "maxItems": lambda value, limit: len(value) <= limit,
-    "minItems": lambda value, limit: len(value) >= limit,
-    "minProperties": lambda value, limit: len(value) >= limit,
-    "minimum": lambda value, limit: value >= limit,
-    "maximum": lambda value, limit: value <= limit,
-    "exclusiveMinimum": lambda value, limit: value > limit,
-}
+_ENDLESS = float("inf")
 
 
 def strict_pattern(pattern: str) -> str:
@@ -41,10 +26,10 @@ def strict_pattern(pattern: str) -> str:
 
 
 class _UnknownKeywordError(Exception):
-    """The schema uses a keyword that is not known here."""
+    """The schema uses a keyword, or keywords together, that are not known here."""
 
 
-def compile_schema(schema: Mapping[str, Any]) -> Check:
+def compile_schema(schema: Schema) -> Check:
     """A check that answers True only for documents that match `schema`; one that never does for unknown keywords."""
     try:
         return _Compiler(schema.get("$defs", {})).node(schema)
@@ -52,13 +37,54 @@ def compile_schema(schema: Mapping[str, Any]) -> Check:
         return lambda _value: False
 
 
-def _chain(first: Check, second: Check | None = None, third: Check | None = None) -> Check:
-    """One to three checks in their order."""
-    if second is None:
-        return first
-    if third is None:
-        return lambda value: first(value) and second(value)
-    return lambda value: first(value) and second(value) and third(value)
+def _known(schema: Schema, *keywords: str) -> None:
+    """Refuse a schema that says more than `keywords`."""
+    if extra := schema.keys() - _ANNOTATIONS - {*keywords, "type"}:
+        raise _UnknownKeywordError(*extra)
+
+
+def _text(schema: Schema) -> Check:
+    if "enum" in schema:
+        _known(schema, "enum")
+        allowed = frozenset(schema["enum"])
+        return lambda value: type(value) is str and value in allowed
+    _known(schema, "pattern", "minLength", "maxLength")
+    least, most = schema.get("minLength", 0), schema.get("maxLength", _ENDLESS)
+    if "pattern" not in schema:
+        return lambda value: type(value) is str and least <= len(value) <= most
+    matches = re.compile(strict_pattern(schema["pattern"])).search
+    return lambda value: type(value) is str and least <= len(value) <= most and matches(value) is not None
+
+
+def _number(schema: Schema) -> Check:
+    types = (int,) if schema["type"] == "integer" else (int, float)  # type(True) is neither
+    if "const" in schema:
+        _known(schema, "const")
+        only = schema["const"]
+        return lambda value: type(value) in types and bool(value == only)
+    _known(schema, "minimum", "maximum", "exclusiveMinimum")
+    least, most = schema.get("minimum", -_ENDLESS), schema.get("maximum", _ENDLESS)
+    below = schema.get("exclusiveMinimum", -_ENDLESS)
+    return lambda value: type(value) in types and least <= value <= most and value > below
+
+
+def _boolean(schema: Schema) -> Check:
+    _known(schema)
+    return lambda value: type(value) is bool
+
+
+def _null(schema: Schema) -> Check:
+    _known(schema)
+    return lambda value: value is None
+
+
+_PLAIN: Mapping[str, Callable[[Schema], Check]] = {
+    "string": _text,
+    "integer": _number,
+    "number": _number,
+    "boolean": _boolean,
+    "null": _null,
+}
 
 
 class _Compiler:
@@ -66,82 +92,66 @@ class _Compiler:
         self._definitions = definitions
         self._compiled: dict[str, Check] = {}
 
-    def node(self, schema: Mapping[str, Any]) -> Check:
-        """One schema object. Its checks run in order, `type` first, so later ones see the right type only."""
-        keywords = sorted(schema.keys() - _ANNOTATIONS, key=lambda keyword: (keyword != "type", keyword))
-        checks = [check for keyword in keywords if (check := self._keyword(keyword, schema[keyword], schema))]
-        if len(checks) <= 3:  # nearly all are; a loop would cost as much as the checks
-            return _chain(*checks)
-        frozen = tuple(checks)
-
-        def every(value: Any) -> bool:
-            for check in frozen:  # noqa: SIM110 - a generator expression would halve the speed
-                if not check(value):
-                    return False
-            return True
-
-        return every
-
-    def _keyword(self, keyword: str, argument: Any, schema: Mapping[str, Any]) -> Check | None:
-        if keyword == "$ref":
-            return self._reference(argument)
-        if keyword == "anyOf":
-            options = tuple(self.node(option) for option in argument)
-            if len(options) == 2:
+    def node(self, schema: Schema) -> Check:
+        """One schema object."""
+        if "$ref" in schema:
+            _known(schema, "$ref")
+            return self._reference(schema["$ref"])
+        if "anyOf" in schema:
+            _known(schema, "anyOf")
+            options = tuple(self.node(option) for option in schema["anyOf"])
+            if len(options) == 2:  # nearly all are; a generator would cost as much as the checks
                 first, second = options
                 return lambda value: first(value) or second(value)
             return lambda value: any(option(value) for option in options)
-        kind = schema.get("type")
-        if not isinstance(kind, str) or kind not in _TYPES:  # without one, a check could meet any type
-            raise _UnknownKeywordError(keyword)
-        if keyword == "type":
-            return _TYPES[kind]
-        if keyword in ("enum", "const"):
-            allowed = argument if keyword == "enum" else [argument]
-            return lambda value: value in allowed
-        if keyword in ("properties", "additionalProperties"):
-            if keyword == "additionalProperties" and "properties" in schema:
-                return None
-            return self._object(schema.get("properties", {}), schema.get("additionalProperties"))
-        if keyword in _SIZES:
-            size = _SIZES[keyword]
-            return lambda value: size(value, argument)
-        return self._content(keyword, argument)
+        kind = str(schema.get("type"))
+        if kind in _PLAIN:
+            return _PLAIN[kind](schema)
+        if kind == "array":
+            return self._array(schema)
+        if kind == "object":
+            return self._object(schema)
+        raise _UnknownKeywordError(kind)
 
-    def _content(self, keyword: str, argument: Any) -> Check:
-        match keyword:
-            case "pattern":
-                matches = re.compile(strict_pattern(argument)).search
-                return lambda value: matches(value) is not None
-            case "uniqueItems":
-                return lambda value: len({repr(item) for item in value}) == len(value)
-            case "items":
-                item = self.node(argument)
-                return lambda value: all(map(item, value))
-            case "propertyNames":
-                name = self.node({"type": "string", **argument})
-                return lambda value: all(map(name, value))
-            case "required":
-                needed = frozenset(argument)
-                return lambda value: needed <= value.keys()
-        raise _UnknownKeywordError(keyword)
-
-    def _object(self, properties: Mapping[str, Any], additional: Any) -> Check:
-        known = {name: self.node(schema) for name, schema in properties.items()}
-        if additional is False:
-            other: Check = lambda _value: False  # noqa: E731
-        elif isinstance(additional, dict):
-            other = self.node(additional)
-        else:
-            raise _UnknownKeywordError("additionalProperties")
+    def _array(self, schema: Schema) -> Check:
+        _known(schema, "items", "minItems", "maxItems", "uniqueItems")
+        item = self.node(schema["items"])
+        least, most = schema.get("minItems", 0), schema.get("maxItems", _ENDLESS)
+        unique = schema.get("uniqueItems", False)
 
         def check(value: Any) -> bool:
-            for name, item in value.items():  # noqa: SIM110 - see above
+            if type(value) is not list or not least <= len(value) <= most or not all(map(item, value)):
+                return False
+            return not unique or len(set(map(repr, value))) == len(value)
+
+        return check
+
+    def _object(self, schema: Schema) -> Check:
+        _known(schema, "properties", "additionalProperties", "propertyNames", "required", "minProperties")
+        known = {name: self.node(entry) for name, entry in schema.get("properties", {}).items()}
+        other = self._other(schema.get("additionalProperties"))
+        names = self.node({"type": "string", **schema["propertyNames"]}) if "propertyNames" in schema else None
+        needed, least = frozenset(schema.get("required", ())), schema.get("minProperties", 0)
+
+        def check(value: Any) -> bool:
+            if type(value) is not dict or not needed <= value.keys() or len(value) < least:
+                return False
+            if names is not None and not all(map(names, value)):
+                return False
+            for name, item in value.items():  # noqa: SIM110 - a generator expression would halve the speed
                 if not known.get(name, other)(item):
                     return False
             return True
 
         return check
+
+    def _other(self, additional: Any) -> Check:
+        """The check of values that `properties` does not name."""
+        if additional is False:
+            return lambda _value: False
+        if isinstance(additional, dict):
+            return self.node(additional)
+        raise _UnknownKeywordError("additionalProperties")
 
     def _reference(self, pointer: str) -> Check:
         name = pointer.removeprefix("#/$defs/")

@@ -49,8 +49,22 @@ def plan_table(plan: Plan) -> str:
 
 
 def skipped_lines(plan: Plan) -> list[str]:
-    """One line for each thing that is not tested as asked."""
-    return [f"  {style(entry.family, fg='yellow')}: {entry.reason}" for entry in plan.skipped]
+    """What is not tested as asked, and why: one line for each, or for all families that share their reason."""
+    families: dict[str, list[str]] = {}
+    for entry in plan.skipped:
+        families.setdefault(entry.reason, []).append(entry.family)
+    from textwrap import wrap
+
+    lines = []
+    for reason, names in families.items():
+        if len(names) == 1:
+            lines.append(f"  {style(names[0], fg='yellow')}: {reason}")
+        else:
+            lines.append(f"  {style(f'{len(names)} families', fg='yellow')}: {reason}")
+            lines += wrap(
+                ", ".join(names), 110, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
+            )
+    return lines
 
 
 def findings_text(findings: Sequence[Finding]) -> str:

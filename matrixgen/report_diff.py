@@ -42,11 +42,13 @@ def diff_markdown(diff: PlanDiff, *, event: str) -> str:
         rows = [f"| `{leg_id}` | {'; '.join(found)} |" for leg_id, found in diff.changed.items()]
         parts.append(_section("Changed", ["| leg | what |", "|---|---|", *rows]))
     parts.append(_section("Work", _work(diff)))
-    keys = [
-        f"{count(len(diff.new_builds), 'build')} to make anew",
-        f"{count(len(diff.new_models), 'set')} of model files that no cache holds yet",
-    ]
-    parts.append(" and ".join(keys) + ".")
+    if diff.new_builds or diff.new_models:
+        sets = count(len(diff.new_models), "set")
+        parts.append(
+            f"New keys: {count(len(diff.new_builds), 'build')}, and {sets} of model files that no cache holds yet."
+        )
+    else:
+        parts.append("No new key: every build and every set of model files is known already.")
     return fit_summary("\n\n".join(parts) + "\n")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from matrixgen.family import SIDECARS
 from matrixgen.findings import Problem, Severity
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from matrixgen.family import Artifact, Family
 
 _SHARD = r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf"
-_NEVER_A_LEG = ("implementation_base",)
 _CACHES = {
     "dense": ("ResidentKv", "package-local ResidentKv", "disabled"),
     "multimodal": ("ResidentKv", "package-local ResidentKv", "disabled"),
@@ -87,11 +87,12 @@ def cache_follows_shape(manifest: Manifest) -> Iterator[Problem]:
 
 
 def tier_rows_can_be_legs(manifest: Manifest) -> Iterator[Problem]:
-    """Shared helpers have no architecture, so nothing can be certified."""
+    """Shared helpers have no file, and projectors and draft models are loaded beside another model only."""
     for index, family in enumerate(manifest.families):
-        if family.tier in (1, 2) and (family.status in _NEVER_A_LEG or family.arch is None):
-            what = f"{family.family} has no architecture of its own and cannot be of tier {family.tier}"
-            yield _at(index, "tier", "MG017", what, "set it to null and certify a family that is built on it")
+        if family.tier in (1, 2) and not family.standalone:
+            kind = "is a projector or draft model" if family.arch in SIDECARS else "has no architecture of its own"
+            what = f"{family.family} {kind} and cannot be of tier {family.tier}"
+            yield _at(index, "tier", "MG017", what, "set it to null and certify a family that is built with it")
 
 
 def package_rows_name_something(manifest: Manifest) -> Iterator[Problem]:

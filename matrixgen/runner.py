@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matrixgen.errors import NoRunnerFits
@@ -49,6 +50,10 @@ class Needs(NamedTuple):
         }
         return {name: gib for name, gib in lacking.items() if gib > 0}
 
+    def lacking(self, runner: RunnerClass) -> str:
+        """The shortfall in words, each part rounded up to a tenth: `0.1 GiB of VRAM`; empty when the leg fits."""
+        return ", ".join(f"{ceil(gib * 10) / 10:.1f} GiB of {name}" for name, gib in self.shortfall(runner).items())
+
 
 def needs_of(size: int, backend: str) -> Needs:
     """Needs of a leg whose weights have `size` bytes.
@@ -79,9 +84,8 @@ def choose(runners: Sequence[RunnerClass], *, leg: str, backend: str, needs: Nee
     if fitting:
         return min(fitting, key=lambda r: (r.self_hosted, r.memory_gb, r.vram_gb, r.disk_gb, r.name))
     nearest = min(offered, key=lambda r: (sum(needs.shortfall(r).values()), r.name))
-    lacking = ", ".join(f"{gib:.1f} GiB of {name}" for name, gib in needs.shortfall(nearest).items())
     raise NoRunnerFits(
-        f"{leg}: fits no runner class; the nearest, {nearest.name}, lacks {lacking}. "
+        f"{leg}: fits no runner class; the nearest, {nearest.name}, lacks {needs.lacking(nearest)}. "
         "Add a larger class to runners.json or pin a smaller file"
     )
 

@@ -112,7 +112,9 @@ def _explain(error: Any) -> tuple[str, str]:
         case "const":
             return f"{_short(value)} is not {wanted}", f"write {wanted}"
         case "pattern":
-            return f"{_short(value)} has characters that are not allowed, or the wrong form", f"must match {wanted}"
+            meant = error.schema.get("description", "")
+            fix = f"{meant.rstrip('.')}; it must match {wanted}" if meant else f"must match {wanted}"
+            return f"{_short(value)} has characters that are not allowed, or the wrong form", fix
         case "anyOf":
             kinds = " or ".join(
                 str(option.get("type", option.get("$ref", "?"))).removeprefix("#/$defs/") for option in wanted

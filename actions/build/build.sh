@@ -26,3 +26,13 @@ else
 fi
 "$python" "$here/pack.py" "$folder/out" "$folder/build.tar" "$BUILD_KEY"
 output artifact "$ARTIFACT.${GITHUB_RUN_ATTEMPT:-1}"
+# The gate traces what ran to this list. The binding alone has none: its libraries are unpacked from a wheel.
+if [ "$ENGINE" = pin ]; then
+  mkdir "$folder/record"
+  if [ -f "$folder/out/llama.tar" ]; then
+    tar -xOf "$folder/out/llama.tar" build.json >"$folder/record/build.json"
+  else
+    cp "$folder/out/contents.json" "$folder/record/"
+  fi
+  output record true
+fi

@@ -30,6 +30,11 @@ if [ -n "$UPSTREAM" ]; then matrixgen pin --upstream "$UPSTREAM" --manifests "$M
 if [ -n "$LLAMA_COMMIT" ]; then matrixgen pin "$LLAMA_COMMIT" --manifests "$MANIFESTS"; fi
 
 arguments=(emit --event "$EVENT" --manifests "$MANIFESTS" --format table --plan "$folder/plan.json" "--pack=$PACK_MINUTES")
+case "$CHUNKED" in
+  true) arguments+=(--chunked) ;;
+  false) ;;
+  *) fail "chunked is '$CHUNKED': use true or false" ;;
+esac
 add_options --tier "$TIERS"
 add_options --family "$FAMILIES"
 add_options --backend "$BACKENDS"

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from agent.build.layout import Layout
+from agent.binding.layout import Layout
 from agent.build.record import LIBRARIES, RECORD, BuildRecord, Member
 from agent.build.system import why_not_here
 from agent.digests import sha256_of_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agent.build.layout import Layout, Struct
+from agent.binding.layout import Layout, Struct
 
 
 def assertions_of(layout: Layout, headers: Sequence[str], spellings: Mapping[str, str] | None = None) -> str:

@@ -15,6 +15,8 @@ from agent.build.patches.queue import QueuedPatch, queue_digest
 from agent.build.record import LIBRARIES, RECORD, BuildRecord
 from agent.build.sources import apply_all, copy_checkout, fetch_commit
 from agent.build.system import check_backend, needed_by, system_of_build
+from agent.build.ticket import BuildTicket
+from agent.build.work import settle, work_folder
 from agent.errors import BuildFailed, FileUnreadable
 
 
@@ -29,6 +31,7 @@ class BuildRequest:
         recipe: backend and flags.
         key: build key of the plan; empty without one.
         output: an archive, if its name ends in `.tar`; else a folder.
+        work: folder whose objects an earlier build left and this one may use; None to begin with nothing.
     """
 
     checkout: Path | None
@@ -37,6 +40,7 @@ class BuildRequest:
     recipe: Recipe
     key: str
     output: Path
+    work: Path | None = None
 
 
 def build(request: BuildRequest, tell: Callable[[str], None]) -> BuildRecord:
@@ -47,12 +51,16 @@ def build(request: BuildRequest, tell: Callable[[str], None]) -> BuildRecord:
         FileUnreadable: the result cannot be written.
     """
     tools = toolchain(request.recipe)
-    with tempfile.TemporaryDirectory(prefix="skippy-build-") as temporary:
-        work = Path(temporary).resolve()
-        sources, folder = work / "llama.cpp", work / "result"
-        commit = _take_sources(request, sources)
+    made_with = {**tools, "flags": request.recipe.flags}
+    with (
+        tempfile.TemporaryDirectory(prefix="skippy-build-") as temporary,
+        work_folder(request.work, Path(temporary), made_with) as work,
+    ):
+        fresh, folder = Path(temporary) / "sources", Path(temporary) / "result"
+        commit = _take_sources(request, fresh)
         if request.queue:
-            apply_all(request.queue, sources)
+            apply_all(request.queue, fresh)
+        sources = settle(fresh, work / "llama.cpp")
         layout = replace(layout_of_checkout(sources), source="the headers of the build")
         make_libraries(sources, work / "build", folder / LIBRARIES, request.recipe, tell)
         libraries = [path for path in sorted((folder / LIBRARIES).glob("lib*")) if not path.is_symlink()]
@@ -93,6 +101,8 @@ def _write(record: BuildRecord, folder: Path, output: Path) -> None:
         output.parent.mkdir(parents=True, exist_ok=True)
         if output.suffix == ".tar":
             pack(folder, record, output)
+            if record.key:
+                BuildTicket.of(output, record.key).write(output.parent)
             return
         output.mkdir(exist_ok=True)
         if (output / LIBRARIES).exists():

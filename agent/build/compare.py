@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from agent.binding.layout import Field, Layout, Struct
+from agent.binding.used import STRUCTS
 from agent.build.findings import Finding, Severity
-from agent.build.headers import ENGINE_STRUCTS
-from agent.build.layout import Field, Layout, Struct
 
 _WHY_MOVED = (
     "every field behind it is read and written at the wrong place, so the library gets other settings than were given"
@@ -40,7 +40,7 @@ def compare_layouts(
     declared: Layout,
     actual: Layout,
     *,
-    required: Sequence[str] = ENGINE_STRUCTS,
+    required: Sequence[str] = STRUCTS,
     partial: Sequence[str] = ("ggml_tensor",),
 ) -> Comparison:
     """Compare what a binding declares with what the headers say.

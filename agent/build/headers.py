@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import platform
+import os
 import re
-import struct as machine_words
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from agent.binding.layout import Layout, machine_name
+from agent.binding.used import STRUCTS
 from agent.build.c_structs import CStruct, struct_fields
 from agent.build.compiler import preprocess, run_source
-from agent.build.layout import Layout
 from agent.errors import HeadersUnreadable
 
-# the structs through which the engine talks to llama.cpp
-ENGINE_STRUCTS = ("llama_model_params", "llama_context_params", "llama_batch", "ggml_tensor")
 LLAMA_HEADERS = ("ggml.h", "ggml-backend.h", "llama.h")
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -52,7 +49,7 @@ def llama_includes(checkout: Path) -> tuple[Path, ...]:
     """
     folders = (checkout / "include", checkout / "ggml" / "include")
     for path in (folders[0] / "llama.h", folders[1] / "ggml.h"):
-        if not path.is_file():
+        if not os.path.isfile(path):  # noqa: PTH113 - False, too, for a folder that may not be read
             raise HeadersUnreadable(f"{path} does not exist: give the root of a llama.cpp checkout")
     return folders
 
@@ -64,11 +61,21 @@ def layout_of_checkout(checkout: Path) -> Layout:
         HeadersUnreadable: the headers are missing, do not compile, or hold what this reader does not understand.
     """
     layout = layout_of_headers(LLAMA_HEADERS, llama_includes(checkout), source=f"headers of {checkout.name}")
-    if missing := [name for name in ENGINE_STRUCTS if name not in layout.structs]:
+    if missing := [name for name in STRUCTS if name not in layout.structs]:
         raise HeadersUnreadable(
             f"the headers of {checkout} define no struct {', '.join(missing)}: this is no llama.cpp"
         )
     return layout
+
+
+def declared_in(checkout: Path, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of `names` that the headers of `checkout` use."""
+    used = {
+        word
+        for header in LLAMA_HEADERS
+        for word in _WORD.findall(_find(header, llama_includes(checkout)).read_text(encoding="utf-8", errors="replace"))
+    }
+    return tuple(name for name in names if name in used)
 
 
 def layout_of_headers(headers: Sequence[str], includes: Sequence[Path], *, source: str) -> Layout:
@@ -119,11 +126,6 @@ def program_of(include_lines: str, structs: Mapping[str, CStruct]) -> str:
             lines.append(f"    {comma}FIELD({struct.spelling}, {field});")
         lines.append('    printf("]}");')
     return "\n".join([*lines, '    printf("]\\n");', "    return 0;", "}", ""])
-
-
-def machine_name() -> str:
-    """Of this process, as `x86_64-64bit-little`."""
-    return f"{platform.machine().lower()}-{8 * machine_words.calcsize('P')}bit-{sys.byteorder}"
 
 
 def _find(header: str, includes: Sequence[Path]) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from agent.build.layout import Layout
+from agent.binding.layout import Layout
 from agent.errors import BuildInvalid, LayoutInvalid
 
 SCHEMA_VERSION = 1

@@ -7,7 +7,7 @@ import re
 import shutil
 import tarfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agent.build.compiler import run_tool
@@ -20,7 +20,6 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _ATTEMPTS = 4
 _DELAY_SECONDS = 10.0
 _FETCH_SECONDS = 900.0
-_SKIPPED = shutil.ignore_patterns(".git", "build", "build-*", "__pycache__")
 
 
 def copy_checkout(checkout: Path, target: Path) -> str | None:
@@ -35,7 +34,7 @@ def copy_checkout(checkout: Path, target: Path) -> str | None:
         raise HeadersUnreadable(f"{checkout} holds no include/llama.h: give the root of a llama.cpp checkout")
     if not (checkout / ".git").exists():
         try:
-            shutil.copytree(checkout, target, symlinks=True, ignore=_SKIPPED)
+            shutil.copytree(checkout, target, symlinks=True, ignore=_left_by_others(checkout))
         except (OSError, shutil.Error) as error:
             raise FileUnreadable(
                 f"{checkout} cannot be copied ({error}): check its permissions and the space"
@@ -56,6 +55,18 @@ def copy_checkout(checkout: Path, target: Path) -> str | None:
     return commit
 
 
+def _left_by_others(checkout: Path) -> Callable[[str, list[str]], set[str]]:
+    """What is no source: Python's caches, and build folders at the root. Files such as `cmake/build-info.cmake` are sources."""
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        found = {name for name in names if name == "__pycache__"}
+        if Path(folder) == checkout:
+            found |= {name for name in names if re.match(r"build(-|$)", name) and (checkout / name).is_dir()}
+        return found
+
+    return ignored
+
+
 def fetch_commit(commit: str, target: Path) -> None:
     """Fetch exactly one commit of llama.cpp from `LLAMA_UPSTREAM_URL`, else from its own repository.
 
@@ -64,7 +75,7 @@ def fetch_commit(commit: str, target: Path) -> None:
     """
     if not _COMMIT.fullmatch(commit):
         raise BuildFailed(f"{commit!r} is no full commit: a build is named by 40 hex digits")
-    address = os.environ.get("LLAMA_UPSTREAM_URL", UPSTREAM)
+    address = os.environ.get("LLAMA_UPSTREAM_URL") or UPSTREAM  # a workflow without the variable gives an empty one
     target.mkdir(parents=True)
     _git(["init", "-q", "."], target)
     for attempt in range(1, _ATTEMPTS + 1):

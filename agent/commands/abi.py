@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from agent.build.abi import AbiReport, check_abi
+from agent.binding.layout import Layout
+from agent.build.abi import AbiReport, beside_layout, check_abi
 from agent.build.archive import lend_libraries
 from agent.build.assertions import assertions_of
 from agent.build.compare import compare_layouts
 from agent.build.findings import Finding
-from agent.build.headers import LLAMA_HEADERS, layout_of_checkout
-from agent.build.layout import Layout
+from agent.build.headers import LLAMA_HEADERS, declared_in, layout_of_checkout
 from agent.build.report import write_findings
 from agent.build.rust.mirror import check_mirror, choose, compare_with_headers, mirror_source, problems_of, read_rust
 from agent.errors import UsageError
@@ -79,12 +79,35 @@ def _binding(request: AbiRequest, written: dict[str, str]) -> AbiReport:
         return check_abi(actual=actual, libraries=None)
     with lend_libraries(request.build) as (libraries, recorded):
         _keep(actual or recorded, written)
+        if actual is not None and recorded is None:
+            with beside_layout(libraries, actual) as place:
+                report = check_abi(actual=actual, libraries=place)
+            named = [
+                replace(entry, file=str(request.build)) if entry.file == str(place) else entry
+                for entry in report.findings
+            ]
+            return replace(report, findings=(*named, *_others(request, report)))
         report = check_abi(actual=actual or recorded, libraries=libraries)
         if actual is None or recorded is None:
             return report
         # is the build one of this checkout? Every struct counts here
         both = compare_layouts(recorded, actual, required=tuple(actual.structs), partial=())
         return replace(report, comparisons=report.comparisons + both.fields, findings=report.findings + both.findings)
+
+
+def _others(request: AbiRequest, report: AbiReport) -> Iterator[Finding]:
+    """Functions that the headers declare and the libraries lack: then these are not the headers of those libraries."""
+    missing = declared_in(request.llama_src, report.facts.get("missing_functions", ())) if request.llama_src else ()
+    if missing:
+        yield Finding(
+            id="AB015",
+            severity="error",
+            file=str(request.build),
+            line=0,
+            message=f"the headers declare {', '.join(missing)}, which the libraries lack",
+            why="a layout of other headers says nothing about these libraries",
+            fix="give the checkout that the libraries were made of",
+        )
 
 
 def _keep(layout: Layout | None, written: dict[str, str]) -> None:

@@ -29,6 +29,7 @@ class BuildOptions:
     commit: str | None
     cmake_args: tuple[str, ...]
     jobs: int
+    work: Path | None
     output: Path
     as_json: bool
 
@@ -67,6 +68,7 @@ def run(options: BuildOptions) -> int:
         recipe=Recipe(backend=backend or "", extra=options.cmake_args, jobs=options.jobs),
         key=options.key or "",
         output=options.output,
+        work=options.work,
     )
     record = build(request, lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201 - progress
     if options.as_json:

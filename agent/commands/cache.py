@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.commands.open_store import floor_bytes, store_folder
-from agent.errors import NotAStore, UsageError
-from agent.store.root import TAG, Root, open_root
+from agent.errors import UsageError
+from agent.store.root import existing_root
 from agent.store.space import parse_size, shown_size
 
 if TYPE_CHECKING:
+    from agent.store.root import Root
     from agent.store.tidy import Cleaning, Entry
 
 _PATIENCE = 300.0
@@ -26,7 +27,7 @@ def run_ls(folder: Path | None, *, as_json: bool) -> int:
     """List the blobs, the one that was not used for longest first; returns the exit code."""
     from agent.store.tidy import entries
 
-    root = _existing(folder)
+    root = existing_root(store_folder(folder))
     found = entries(root)
     if as_json:
         _print_json({"store": str(root.path), "blobs": [_to_json(entry) for entry in found]})
@@ -41,7 +42,7 @@ def run_verify(folder: Path | None, *, as_json: bool) -> int:
     from agent.store.stamps import Stamps
     from agent.store.tidy import verify
 
-    root = _existing(folder)
+    root = existing_root(store_folder(folder))
     with show_transfers(sys.stderr) as progress:
         results = verify(root, Stamps(root.stamps if root.writable else None), progress, patience=_PATIENCE)
     bad = [entry for entry, good in results if not good]
@@ -66,12 +67,12 @@ def run_gc(
     """Make room; returns 0 where as much is free as was asked for, else 4."""
     from agent.store.tidy import clean
 
-    root = _existing(folder)
+    root = existing_root(store_folder(folder))
     try:
         target = parse_size(free) if free else floor_bytes()
     except ValueError:
         raise UsageError(f"--free is {free!r}: give a size such as 200GiB") from None
-    done = clean(root, free=target, pinned=_pinned(manifests) if unpinned else None, dry_run=dry_run)
+    done = clean(root, free=target, pinned=_pinned(root, manifests) if unpinned else None, dry_run=dry_run)
     if as_json:
         row = {key: value for key, value in asdict(done).items() if key not in ("removed", "spared")}
         lists = {"removed": [*map(_to_json, done.removed)], "spared": [*map(_to_json, done.spared)]}
@@ -81,25 +82,21 @@ def run_gc(
     return 0 if done.enough else 4
 
 
-def _existing(folder: Path | None) -> Root:
-    path = store_folder(folder)
-    if not (path / TAG).is_file():
-        raise NotAStore(f"{path} carries no {TAG}, so it is no store: name one with --store or SKIPPY_STORE")
-    return open_root(path)
-
-
-def _pinned(manifests: Path | None) -> frozenset[str]:
-    """Digests of all files that a row pins, dropped families too."""
+def _pinned(root: Root, manifests: Path | None) -> frozenset[str]:
+    """Digests of all files that a row pins, dropped families too, and of the parts that a pinned package is made of."""
+    from agent.package.fetch import pinned_parts
     from matrixgen.manifest import load_manifest
 
-    return frozenset(
+    families = load_manifest(manifests).families
+    files = (
         file.sha256
-        for family in load_manifest(manifests).families
+        for family in families
         for artifact in (family.artifact, family.projector, family.package)
         if artifact is not None
         for file in artifact.files
         if file.sha256
     )
+    return frozenset(files).union(*(pinned_parts(family, root.blob) for family in families))
 
 
 def _to_json(entry: Entry) -> dict[str, Any]:

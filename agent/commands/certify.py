@@ -41,12 +41,14 @@ class CertifyRequest:
     leg_ids: tuple[str, ...]
     event: str
     model: Path | None
+    projector: Path | None
     twin: bool
     twin_of: str | None
     device: str | None
     threads: int | None
     jobs: int | None
     receipts: Path
+    resume: bool
     store: Path | None
     sources: tuple[str, ...]
     offline: bool
@@ -71,6 +73,8 @@ class CertifyRequest:
             raise UsageError("nothing to certify: name a family, a --tier or a --plan")
         if request.leg_ids and not request.plan_file:
             raise UsageError("--leg names a leg of a plan: give the plan with --plan")
+        if request.projector and not request.model:
+            raise UsageError("--projector belongs to the model that is given with --model: give that, too")
         if request.model and request.twin:
             raise UsageError("--model is a real file and --twin a random one: choose one of them")
         return request
@@ -91,11 +95,13 @@ def run(request: CertifyRequest) -> int:
         twins=twin_folder(),
         contracts=load_contracts(manifests),
         model=request.model,
+        projector=request.projector,
         twin_of=header,
         store=_store(request, legs),
         device=request.device,
         threads=request.threads or (1 if twins_only else cores),
         jobs=request.jobs or (cores if twins_only else 1),
+        resume=request.resume,
     )
     receipts = _run_and_report(request, plan, legs, options)
     statuses = {receipt.status for receipt in receipts}

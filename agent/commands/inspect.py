@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from agent.errors import ModelRefused
 from agent.header.layers import layer_kinds_from_metadata, layer_kinds_from_tensors, period
+from agent.header.loadable import unknown_types, why_refused
 from agent.header.reader import Header, read_model_header
 from agent.header.role import role_of
 from agent.header.text import printable
@@ -20,7 +22,10 @@ def run(path: Path, *, header_only: bool, device: str | None, as_json: bool) -> 
     header = read_model_header(path)
     facts = describe_header(header)
     if not header_only and facts["role"] == "causal":
-        facts |= examine(path, device)
+        try:
+            facts |= examine(path, device)
+        except ModelRefused as error:
+            raise ModelRefused(f"{error}\n{why_refused(header)}") from error
     if as_json:
         sys.stdout.write(json.dumps(facts) + "\n")
     else:
@@ -39,6 +44,7 @@ def describe_header(header: Header) -> dict[str, Any]:
         "bytes": header.file_size,
         "shards": len(header.shards),
         "tensors": len(header.tensors),
+        "unknown_tensor_types": [*unknown_types(header)],
         "state_by_metadata": [*map(str, kinds)] if kinds else None,
         "state_by_tensors": [*map(str, layer_kinds_from_tensors(header))],
         "period": period(kinds) if kinds else None,
@@ -62,6 +68,8 @@ def _show(facts: dict[str, Any]) -> None:
         "state by tensor names": shorten_state(",".join(facts["state_by_tensors"])),
         "period": "none" if facts["period"] is None else str(facts["period"]),
     }
+    if facts["unknown_tensor_types"]:
+        rows["unknown tensor types"] = ", ".join(map(str, facts["unknown_tensor_types"])) + " (the pin may lack them)"
     if "contract" in facts:
         contract = facts["contract"]
         illegal = [f"{cut} (reads {', '.join(caches[:3])})" for cut, caches in contract["illegal"].items()]

@@ -21,8 +21,7 @@ def run(patches: Path, *, llama_src: Path | None, reviewed: Path | None, as_json
     marks = read_reviewed(listed) if reviewed or listed.is_file() else frozenset()
     findings: list[Finding] = [*check_names(queue)]
     if llama_src:
-        if not llama_src.is_dir():
-            raise HeadersUnreadable(f"{llama_src} is not a folder: give the root of a llama.cpp checkout")
+        _require_folder(llama_src)
         findings += check_applies(queue, llama_src)
     findings += check_removed(queue, marks, listed.name)
     errors = sum(finding.severity == "error" for finding in findings)
@@ -43,3 +42,13 @@ def run(patches: Path, *, llama_src: Path | None, reviewed: Path | None, as_json
             f"{len(queue)} patches, digest {digest}, {tried}: {errors} errors, {len(findings) - errors} warnings\n"
         )
     return 1 if errors else 0
+
+
+def _require_folder(llama_src: Path) -> None:
+    try:
+        if llama_src.is_dir():
+            return
+        trouble = "is not a folder"
+    except OSError as error:
+        trouble = f"cannot be looked at ({error.strerror})"
+    raise HeadersUnreadable(f"{llama_src} {trouble}: give the root of a llama.cpp checkout")

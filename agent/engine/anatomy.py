@@ -8,12 +8,15 @@ from typing import Self
 
 import numpy as np
 
-from agent.engine.contract import Contract, derive_contract
-from agent.engine.dataflow import Dataflow, analyse
+from agent.engine.contract import Contract, column_label, derive_contract
+from agent.engine.dataflow import Columns, Dataflow, analyse
+from agent.engine.embeddings import Embeddings
 from agent.engine.graph import GraphRecorder, StepGraphs, Tensor
-from agent.engine.model import Model
-from agent.engine.session import Session, Shape
+from agent.engine.model import Model, ModelFacts
+from agent.engine.session import Session, Shape, Tokens
 from agent.errors import GraphChanged
+
+Counts = tuple[int, ...]  # tokens of each sequence in one decode
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,15 @@ class Port:
         name: as traced; checked when the node is met.
         dtype: ggml type.
         n_bytes: size of its data.
+        columns: part of the rows of the given embeddings that it stands for; None for a node. It is not found by an ordinal:
+            a stage takes it from, and puts it into, the block that it is given.
     """
 
     ordinal: int
     name: str
     dtype: str
     n_bytes: int
+    columns: Columns | None = None
 
     @classmethod
     def of(cls, tensor: Tensor) -> Self:
@@ -39,36 +45,53 @@ class Port:
             raise GraphChanged(f"boundary tensor {tensor.name} is never computed")
         return cls(tensor.ordinal, tensor.name, tensor.dtype, tensor.n_bytes)
 
+    @classmethod
+    def of_input(cls, columns: Columns, n_tokens: int) -> Self:
+        """The port of a part of `n_tokens` given embeddings."""
+        return cls(-1, column_label(columns), "f32", 4 * n_tokens * (columns[1] - columns[0]), columns)
+
 
 class Anatomy:
-    """What is known of the graphs of a model in one shape; each size of step is traced once, when it is first asked for."""
+    """What is known of the graphs of a model in one shape; each size of step is traced once, when it is first asked for.
 
-    def __init__(self, model: Model, shape: Shape) -> None:
+    Attributes:
+        embedded: the graphs are those of decodes that are given embeddings in place of token ids.
+    """
+
+    def __init__(self, model: Model, shape: Shape, *, embedded: bool = False) -> None:
         self.model = model
         self.shape = shape
-        self._steps: dict[int, StepGraphs] = {}
-        self._flows: dict[int, tuple[Dataflow, ...]] = {}
-        self._ports: dict[tuple[int, int], tuple[Port, ...]] = {}
+        self.embedded = embedded
+        self._steps: dict[Counts, StepGraphs] = {}
+        self._flows: dict[Counts, tuple[Dataflow, ...]] = {}
+        self._ports: dict[tuple[int, Counts], tuple[Port, ...]] = {}
 
-    def step(self, n_tokens: int) -> StepGraphs:
-        """The graphs of one decode of `n_tokens` tokens.
+    def step(self, *counts: int) -> StepGraphs:
+        """The graphs of one decode with so many tokens of each sequence in it; most often there is one sequence.
 
         Raises:
             GraphChanged: the graphs do not account for all tokens, so nodes cannot be told apart.
         """
-        if n_tokens not in self._steps:
+        if counts not in self._steps:
             recorder = GraphRecorder()
             with Session(self.model, self.shape) as session:
-                session.decode(np.arange(n_tokens, dtype=np.int32) % self.model.facts.n_vocab, 0, tap=recorder)
+                if self.embedded:
+                    session.decode_embeddings(_blank(sum(counts), self.model.facts), tap=recorder)
+                else:
+                    parts = [
+                        (_any_tokens(count, self.model.facts), 0, sequence) for sequence, count in enumerate(counts)
+                    ]
+                    session.decode_together(parts, recorder)
             step = recorder.result()
-            expected = -(-n_tokens // self.shape.micro_batch)
-            if len(step.graphs) != expected:
+            # how llama.cpp splits a batch of several sequences is its own affair
+            least = -(-sum(counts) // self.shape.micro_batch)
+            if len(step.graphs) < least or (len(counts) == 1 and len(step.graphs) > least):
                 raise GraphChanged(
-                    f"{n_tokens} tokens in micro-batches of {self.shape.micro_batch} ran {len(step.graphs)} graphs, "
-                    f"{expected} were expected"
+                    f"{' + '.join(map(str, counts))} tokens in micro-batches of {self.shape.micro_batch} ran "
+                    f"{len(step.graphs)} graphs, {least} were expected"
                 )
-            self._steps[n_tokens] = step
-        return self._steps[n_tokens]
+            self._steps[counts] = step
+        return self._steps[counts]
 
     @functools.cached_property
     def contract(self) -> Contract:
@@ -87,24 +110,38 @@ class Anatomy:
             )
         return prefill
 
-    def ports(self, cut: int, n_tokens: int) -> tuple[Port, ...]:
-        """The boundary tensors of `cut` in a decode of `n_tokens` tokens, over all its micro-batches, in order."""
-        key = (cut, n_tokens)
+    def ports(self, cut: int, *counts: int) -> tuple[Port, ...]:
+        """The boundary tensors of `cut` in a decode of so many tokens of each sequence, over all micro-batches, in order."""
+        key = (cut, counts)
         if key not in self._ports:
-            self._ports[key] = tuple(
-                Port.of(flow.graph.tensors[index])
-                for flow in self._flow(n_tokens)
-                for index in flow.boundary(cut).tensors
-            )
+            boundaries = [(flow, flow.boundary(cut)) for flow in self._flow(*counts)]
+            nodes = [Port.of(flow.graph.tensors[index]) for flow, found in boundaries for index in found.tensors]
+            # one port over all micro-batches, since the host gives the whole block at once
+            inputs = [Port.of_input(columns, sum(counts)) for columns in boundaries[0][1].columns]
+            self._ports[key] = (*nodes, *inputs)
         return self._ports[key]
 
-    def embedding_ports(self, n_tokens: int) -> tuple[Port, ...]:
+    @functools.cached_property
+    def of_embeddings(self) -> Anatomy:
+        """The same model in the same shape, given embeddings in place of token ids: other graphs, another contract."""
+        return Anatomy(self.model, self.shape, embedded=True)
+
+    def embedding_ports(self, *counts: int) -> tuple[Port, ...]:
         """The nodes that turn token ids into vectors, before the first layer."""
         return tuple(
-            Port.of(flow.graph.tensors[index]) for flow in self._flow(n_tokens) for index in flow.embedding_nodes()
+            Port.of(flow.graph.tensors[index]) for flow in self._flow(*counts) for index in flow.embedding_nodes()
         )
 
-    def _flow(self, n_tokens: int) -> tuple[Dataflow, ...]:
-        if n_tokens not in self._flows:
-            self._flows[n_tokens] = tuple(analyse(graph) for graph in self.step(n_tokens).graphs)
-        return self._flows[n_tokens]
+    def _flow(self, *counts: int) -> tuple[Dataflow, ...]:
+        if counts not in self._flows:
+            self._flows[counts] = tuple(analyse(graph, self.model.facts.n_layer) for graph in self.step(*counts).graphs)
+        return self._flows[counts]
+
+
+def _any_tokens(count: int, facts: ModelFacts) -> Tokens:
+    return np.arange(count, dtype=np.int32) % facts.n_vocab
+
+
+def _blank(count: int, facts: ModelFacts) -> Embeddings:
+    positions = np.broadcast_to(np.arange(count, dtype=np.int32), (facts.position_axes, count))
+    return Embeddings(vectors=np.zeros((count, facts.n_embd_inp), dtype=np.float32), positions=positions, span=count)

@@ -10,11 +10,13 @@ import math
 import re
 from dataclasses import dataclass
 
-from agent.engine.dataflow import BEFORE_LAYERS, Dataflow, analyse
+from agent.engine.dataflow import BEFORE_LAYERS, Columns, Dataflow, analyse
 from agent.engine.graph import StepGraphs, Tensor
 from agent.layer_kind import LayerKind
 
 _UNNAMED = re.compile(r"^(?:node|leaf)_\d+")
+
+_GIVEN = "inp_embd"
 
 # kinds of llama.cpp's cache tensors; what is in neither set is an unknown state and disables reuse
 _ATTENTION_CACHES = frozenset({"k", "v", "idx_k", "idx_v", "k_idx"})
@@ -36,6 +38,11 @@ class Crossing:
     layer: int
     dtype: str
     width: int
+
+    @property
+    def of_input(self) -> bool:
+        """True for a part of the embeddings that the host gives, which no layer makes."""
+        return self.label.startswith(f"{_GIVEN}[")
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ class Contract:
 
 def derive_contract(step: StepGraphs, n_layer: int) -> Contract:
     """The contract of a model from the graphs of one decode."""
-    flow = analyse(step.graphs[0])
+    flow = analyse(step.graphs[0], n_layer)
     caches = _caches_by_layer(flow, n_layer)
     return Contract(
         state=tuple(_kind_of(names) for names in caches),
@@ -106,8 +113,16 @@ def derive_contract(step: StepGraphs, n_layer: int) -> Contract:
 
 def _cut(flow: Dataflow, layer: int) -> Cut:
     found = flow.boundary(layer)
-    frontier = tuple(_crossing(flow.graph.tensors[index], flow.owner[index], flow.n_tokens) for index in found.tensors)
-    return Cut(layer, frontier, found.tokens, found.state)
+    computed = tuple(_crossing(flow.graph.tensors[index], flow.owner[index], flow.n_tokens) for index in found.tensors)
+    given = tuple(
+        Crossing(column_label((start, end)), BEFORE_LAYERS, "f32", end - start) for start, end in found.columns
+    )
+    return Cut(layer, (*computed, *given), found.tokens, found.state)
+
+
+def column_label(columns: Columns) -> str:
+    """What a part of the given embeddings is called."""
+    return f"{_GIVEN}[{columns[0]}:{columns[1]}]"
 
 
 def _crossing(tensor: Tensor, layer: int, n_tokens: int) -> Crossing:

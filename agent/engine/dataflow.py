@@ -4,8 +4,8 @@ Ownership. A tensor belongs to a layer if its name says so (llama.cpp names node
 weight ``blk.<layer>.*`` or a cache of that layer, else to the highest layer among its inputs. What comes before the first
 layer is owned by layer -1, what comes after the last one by the last.
 
-State. A cache tensor is one that llama.cpp names ``cache_<kind>_l<layer>``, or any tensor that is not computed and that the
-graph writes into: a model may give its cache another name, and one of the pin does.
+State. A cache tensor is one that llama.cpp names ``cache_<kind>_l<layer>`` (``dsv4_<kind>_l<layer>`` in one model), or any
+tensor that is not computed and that the graph writes into: a model may give its cache another name, and one of the pin does.
 
 Any division of the graph into two gives a frontier that is enough, so a surprising name can make it larger than needed,
 never wrong.
@@ -24,12 +24,17 @@ BEFORE_LAYERS = -1
 
 _NODE_LAYER = re.compile(r"-(\d+)(?: \(.*\))*$")
 _WEIGHT_LAYER = re.compile(r"^blk\.(\d+)\.")
-_CACHE = re.compile(r"^cache_(\w+)_l(\d+)$")
+_CACHE = re.compile(r"^(?:cache|dsv4)_(\w+)_l(\d+)$")  # deepseek4 has a second prefix (llama-kv-cache-dsv4.cpp)
 _TOKENS = "inp_tokens"
-_EMBEDDINGS = "inp_embd"
+_EMBEDDINGS = ("inp_embd", "embd")  # given vectors, f32; a graph that reads them whole renames them (llama-graph.cpp)
+_WRITTEN_CELLS = "attn_inp_k_idxs"  # one a token; graniteswitch gives its token ids no name
+_F32_BYTES = 4
 
 # caches that a model of the pin renames -> the kind that they are (kimi-linear.cpp, plamo2.cpp)
 _RENAMED_CACHES = {"conv_states_all": "r", "mamba_conv1d_state": "r", "mamba_ssm_states": "s"}
+
+
+Columns = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -48,11 +53,14 @@ class Boundary:
         tensors: indexes into the graph, in the order of execution.
         tokens: token ids are read above the cut.
         state: names of caches below the cut that are read above it.
+        columns: parts [start, end) of a row of given embeddings that are read above the cut (deepstack); what the host fills
+            in is no node that could be written, so they cross beside the tensors.
     """
 
     tensors: tuple[int, ...]
     tokens: bool
     state: tuple[str, ...]
+    columns: tuple[Columns, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,8 +82,11 @@ class Dataflow:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens in this micro-batch; 0 where the graph takes none."""
-        return next((tensor.shape[0] for tensor in self.graph.tensors if tensor.name == _TOKENS), 0)
+        """Tokens, or embeddings, in this micro-batch; 0 where the graph takes none."""
+        for tensor in self.graph.tensors:
+            if tensor.name in (_TOKENS, _WRITTEN_CELLS) or _is_given(tensor):
+                return tensor.shape[1 if _is_given(tensor) else 0]
+        return 0
 
     @functools.cached_property
     def _reach(self) -> Mapping[int, int]:
@@ -97,9 +108,22 @@ class Dataflow:
         needed = [index for index in crossing if not self._follows_from(index, crossing)]
         return Boundary(
             tensors=tuple(sorted(needed, key=lambda index: tensors[index].ordinal or 0)),
-            tokens=any(tensors[root].name in (_TOKENS, _EMBEDDINGS) for root in severed),
+            tokens=any(tensors[root].name == _TOKENS for root in severed),
             state=tuple(tensors[root].name for root in severed if root in self.caches),
+            columns=self._columns(cut) if any(_is_given(tensors[root]) for root in severed) else (),
         )
+
+    def _columns(self, cut: int) -> tuple[Columns, ...]:
+        """What layers from `cut` on read of the embeddings; a view that is no range of columns counts as the whole row."""
+        tensors, found = self.graph.tensors, set()
+        for index, tensor in enumerate(tensors):
+            if tensor.op == "NONE" or tensor.op in VIEW_OPS or self.owner[index] < cut:
+                continue
+            for source in tensor.inputs:
+                root = tensors[self.graph.root(source)]
+                if _is_given(root):
+                    found.add(_columns_of(tensors[source], root))
+        return tuple(sorted(found))
 
     def _follows_from(self, index: int, crossing: Container[int]) -> bool:
         """True if the upper side can make this tensor from what crosses anyway and host inputs, without a weight."""
@@ -122,10 +146,24 @@ class Dataflow:
         )
 
 
-def analyse(graph: Graph) -> Dataflow:
-    """Work out the data flow of a graph."""
+def analyse(graph: Graph, n_layer: int | None = None) -> Dataflow:
+    """Work out the data flow of a graph, of whose layers only the first `n_layer` are of the trunk."""
     caches = _find_caches(graph)
-    return Dataflow(graph, caches, _find_owners(graph, caches), _find_host_derived(graph, caches))
+    return Dataflow(graph, caches, _find_owners(graph, caches, n_layer), _find_host_derived(graph, caches))
+
+
+def _is_given(tensor: Tensor) -> bool:
+    """True for the embeddings that the host gives in place of token ids; a node may bear the same name."""
+    # not only what is flagged as an input: a device that is given a copy of it reads the copy, which bears no flag
+    return tensor.op == "NONE" and tensor.name in _EMBEDDINGS
+
+
+def _columns_of(view: Tensor, embeddings: Tensor) -> Columns:
+    width, n_rows = embeddings.shape[:2]
+    start = view.view_offset // _F32_BYTES
+    if view.op == "VIEW" and view.shape[1] == n_rows and start + view.shape[0] <= width:
+        return start, start + view.shape[0]
+    return 0, width
 
 
 def _find_caches(graph: Graph) -> dict[int, Cache]:
@@ -147,7 +185,7 @@ def _renamed(tensor: Tensor) -> Cache:
     return Cache(int(suffix[1]) if suffix else BEFORE_LAYERS, _RENAMED_CACHES.get(stem, stem))
 
 
-def _find_owners(graph: Graph, caches: Mapping[int, Cache]) -> tuple[int, ...]:
+def _find_owners(graph: Graph, caches: Mapping[int, Cache], n_layer: int | None) -> tuple[int, ...]:
     layers: list[int] = []
     for index, tensor in enumerate(graph.tensors):
         if index in caches:
@@ -159,7 +197,8 @@ def _find_owners(graph: Graph, caches: Mapping[int, Cache]) -> tuple[int, ...]:
         else:
             sources = tensor.inputs if tensor.view_of is None else (*tensor.inputs, tensor.view_of)
             layer = max((layers[source] for source in sources), default=BEFORE_LAYERS)
-        layers.append(layer)
+        # a layer beyond the trunk that runs with it does so before layer 0: the router of graniteswitch
+        layers.append(layer if n_layer is None or layer < n_layer else BEFORE_LAYERS)
     return tuple(layers)
 
 
@@ -167,7 +206,7 @@ def _find_host_derived(graph: Graph, caches: Container[int]) -> tuple[bool, ...]
     derived: list[bool] = []
     for index, tensor in enumerate(graph.tensors):
         if tensor.op == "NONE":
-            derived.append(index not in caches and tensor.name not in (_TOKENS, _EMBEDDINGS))
+            derived.append(index not in caches and tensor.name != _TOKENS and not _is_given(tensor))
         else:
             derived.append(all(derived[source] for source in tensor.inputs))
     return tuple(derived)

@@ -35,6 +35,7 @@ class Tensor(NamedTuple):
         ordinal: place in the order of execution, counted over the whole decode; None for what is not computed.
         is_input: filled by the host before the graph runs (tokens, positions, masks).
         n_bytes: size of its data.
+        view_offset: bytes from the beginning of the memory that it shares; 0 for what is no view.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Tensor(NamedTuple):
     ordinal: int | None
     is_input: bool
     n_bytes: int
+    view_offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ class GraphRecorder:
                 ordinal=ordinal if computed else None,
                 is_input=bool(raw.flags & FLAG_INPUT),
                 n_bytes=self._ggml.ggml_nbytes(pointer),
+                view_offset=raw.view_offs,
             )
         )
         index = len(tensors) - 1

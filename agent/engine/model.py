@@ -14,6 +14,9 @@ from agent.errors import ModelRefused
 
 _ALL_LAYERS = 999
 
+# enum llama_rope_type (llama.h): rotation by several axes of position, and its interleaved form
+_M_ROPE = (8, 40)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
@@ -23,6 +26,8 @@ class ModelFacts:
         architecture: `general.architecture`.
         n_layer: layers of the trunk, without prediction (MTP) layers.
         n_embd: width of the hidden state, in elements.
+        n_embd_inp: width of an embedding that a decode is given in place of a token id; more than `n_embd` with deepstack.
+        position_axes: positions that such an embedding has: four with M-RoPE, else one.
         n_vocab: size of the vocabulary.
         recurrent, hybrid, encoder: llama.cpp's own classification.
     """
@@ -30,6 +35,8 @@ class ModelFacts:
     architecture: str
     n_layer: int
     n_embd: int
+    n_embd_inp: int
+    position_axes: int
     n_vocab: int
     recurrent: bool
     hybrid: bool
@@ -72,6 +79,8 @@ class Model:
             architecture=self.metadata("general.architecture") or "",
             n_layer=llama.llama_model_n_layer(handle),
             n_embd=llama.llama_model_n_embd(handle),
+            n_embd_inp=llama.llama_model_n_embd_inp(handle),
+            position_axes=4 if llama.llama_model_rope_type(handle) in _M_ROPE else 1,
             n_vocab=llama.llama_vocab_n_tokens(vocab),
             recurrent=bool(llama.llama_model_is_recurrent(handle)),
             hybrid=bool(llama.llama_model_is_hybrid(handle)),

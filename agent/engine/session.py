@@ -11,12 +11,14 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from agent.engine.embeddings import Embeddings, Vectors
 from agent.engine.library import load_library
 from agent.engine.model import Model
 from agent.errors import ContextFailed, DecodeFailed, ParamsInvalid, StateRefused
 
 Logits = npt.NDArray[np.float32]
 Tokens = npt.NDArray[np.int32]
+Part = tuple[Tokens, int, int]  # tokens, the position of the first one, and the sequence that they belong to
 
 # llama.h: LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY, the recurrent and sliding-window part of a sequence
 PARTIAL_STATE = 1
@@ -49,12 +51,14 @@ class Shape:
         context: cells a sequence (`n_ctx / n_seq_max`).
         sequences: how many sequences the memory holds (`n_seq_max`). Some architectures of the pin (kimi-linear) abort
             unless it divides `micro_batch`.
+        tapped: nodes can be looked at. Without, llama.cpp computes a graph in one go, as it does in a server.
     """
 
     micro_batch: int
     threads: int = 1
     context: int = 256
     sequences: int = 4
+    tapped: bool = True
 
 
 class Session:
@@ -82,8 +86,9 @@ class Session:
         params.n_threads = params.n_threads_batch = shape.threads
         params.no_perf = True
         params.swa_full = False  # as servers run it: a sliding window keeps its window, not the whole context
-        self._callback = self._llama.ggml_backend_sched_eval_callback(self._on_node)
-        params.cb_eval = self._callback
+        if shape.tapped:
+            self._callback = self._llama.ggml_backend_sched_eval_callback(self._on_node)
+            params.cb_eval = self._callback
         self.handle: Any = self._llama.llama_init_from_model(model.handle, params)
         if not self.handle:
             raise ContextFailed(
@@ -107,8 +112,40 @@ class Session:
         positions = np.arange(position, position + len(tokens), dtype=np.int32)
         return self._decode(tokens, positions, np.full(len(tokens), sequence, dtype=np.int32), tap)
 
-    def decode_together(self, parts: Sequence[tuple[Tokens, int, int]]) -> list[Logits]:
-        """Decode (tokens, position, sequence) of several sequences in one batch; the logits of each part.
+    def decode_embeddings(self, block: Embeddings, sequence: int = 0, tap: Tap | None = None) -> Logits:
+        """Decode a block of embeddings at its own positions of `sequence` and return the logits of every one of them.
+
+        Returns:
+            float32, (len(block), n_vocab).
+
+        Raises:
+            DecodeFailed: `llama_decode` did not return 0.
+            ParamsInvalid: the block is not as wide, or has not as many axes of position, as the model takes; or the sequence
+                would not fit into its cells; or a block that attends to itself as a whole is larger than a micro-batch.
+        """
+        facts, count = self.model.facts, len(block)
+        # llama.cpp reads as many numbers as the model wants, whatever the arrays hold
+        if block.vectors.shape != (count, facts.n_embd_inp) or block.positions.shape != (facts.position_axes, count):
+            raise ParamsInvalid(
+                f"embeddings of shape {block.vectors.shape} with positions of shape {block.positions.shape}; the model takes "
+                f"(n, {facts.n_embd_inp}) and ({facts.position_axes}, n)"
+            )
+        if not block.causal and count > self.shape.micro_batch:
+            raise ParamsInvalid(
+                f"{count} embeddings that attend to one another do not fit into a micro-batch of {self.shape.micro_batch}"
+            )
+        vectors = block.vectors.astype(np.float32, copy=False)
+        sequences = np.full(count, sequence, dtype=np.int32)
+        if block.causal:
+            return self._decode(vectors, block.positions, sequences, tap)
+        self._llama.llama_set_causal_attn(self.handle, False)
+        try:
+            return self._decode(vectors, block.positions, sequences, tap)
+        finally:
+            self._llama.llama_set_causal_attn(self.handle, True)
+
+    def decode_together(self, parts: Sequence[Part], tap: Tap | None = None) -> list[Logits]:
+        """Decode parts of several sequences in one batch; the logits of each part.
 
         Raises:
             DecodeFailed: `llama_decode` did not return 0.
@@ -119,29 +156,34 @@ class Session:
         )
         sequences = np.concatenate([np.full(len(part), sequence, dtype=np.int32) for part, _, sequence in parts])
         ends = np.cumsum([len(part[0]) for part in parts])[:-1]
-        return np.split(self._decode(tokens, positions, sequences, None), ends)
+        return np.split(self._decode(tokens, positions, sequences, tap), ends)
 
-    def _decode(self, tokens: Tokens, positions: Tokens, sequences: Tokens, tap: Tap | None) -> Logits:
-        count = len(tokens)
+    def _decode(self, given: Tokens | Vectors, positions: Tokens, sequences: Tokens, tap: Tap | None) -> Logits:
+        count = len(given)
         if count and positions.max() >= self.shape.context:
             raise ParamsInvalid(
                 f"position {positions.max()} does not fit into the {self.shape.context} cells of a sequence: "
                 "give the lane fewer prompt tokens or decode steps"
             )
         # held here until llama_decode has returned: the fields of a ctypes structure keep no array alive
-        token_ids = np.ascontiguousarray(tokens, dtype=np.int32)
+        embedded = given.dtype == np.float32
+        inputs = np.ascontiguousarray(given, dtype=np.float32 if embedded else np.int32)
+        positions = np.ascontiguousarray(positions, dtype=np.int32)
         n_sequence_ids, wanted = np.ones(count, dtype=np.int32), np.ones(count, dtype=np.int8)
         sequence_ids = (ctypes.POINTER(ctypes.c_int32) * count)(
             *(ctypes.pointer(ctypes.c_int32(int(sequence))) for sequence in sequences)
         )
         batch = self._llama.llama_batch(
             n_tokens=count,
-            token=_pointer(token_ids, ctypes.c_int32),
+            token=None if embedded else _pointer(inputs, ctypes.c_int32),
+            embd=_pointer(inputs, ctypes.c_float) if embedded else None,
             pos=_pointer(positions, ctypes.c_int32),
             n_seq_id=_pointer(n_sequence_ids, ctypes.c_int32),
             seq_id=sequence_ids,
             logits=_pointer(wanted, ctypes.c_int8),
         )
+        if tap and not self.shape.tapped:
+            raise ParamsInvalid("nodes of this session cannot be looked at: its shape is not tapped")
         self._tap, self._failure = tap, None
         self._wanted = tap.wanted if tap else ()
         self._ordinal = 0
@@ -151,7 +193,8 @@ class Session:
             raise self._failure
         if status != 0:
             raise DecodeFailed(
-                f"llama_decode returned {status} for {count} tokens at position {positions[0]} of sequence {sequences[0]}"
+                f"llama_decode returned {status} for {count} {'embeddings' if embedded else 'tokens'} at position "
+                f"{positions.flat[0]} of sequence {sequences[0]}"
             )
         logits = self._llama.llama_get_logits(self.handle)
         return np.ctypeslib.as_array(logits, (count, self.model.facts.n_vocab)).copy()
@@ -217,6 +260,10 @@ class Session:
         """
         if not self._llama.llama_memory_seq_rm(self._memory, sequence, -1, -1):
             raise StateRefused(f"sequence {sequence} could not be removed")
+
+    def remove_tail(self, sequence: int, position: int) -> bool:
+        """Forget `position` of `sequence` and all that follows; False if llama.cpp cannot, as with recurrent state."""
+        return bool(self._llama.llama_memory_seq_rm(self._memory, sequence, position, -1))
 
     def last_position(self, sequence: int) -> int:
         """The highest position in memory for `sequence`; -1 when it is empty."""

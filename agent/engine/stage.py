@@ -8,19 +8,22 @@ its logits can equal those of the whole model only if the wire carried everythin
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from agent.engine.anatomy import Anatomy, Port
+from agent.engine.anatomy import Anatomy, Counts, Port
+from agent.engine.embeddings import Embeddings
 from agent.engine.library import GgmlTensor, load_library
-from agent.engine.session import Logits, Session, Tokens
+from agent.engine.session import Logits, Part, Session, Tap, Tokens
 from agent.errors import GraphChanged
 
 Bytes = npt.NDArray[np.uint8]
+_GARBAGE = 0.5  # what a stage has where the truth is kept from it
 Frame = tuple[Bytes, ...]  # the data of the boundary tensors of one cut in one decode, in the order of `Anatomy.ports`
 
 
@@ -117,31 +120,100 @@ class Stage:
         Returns:
             Logits of every token (only those of the last stage mean anything), and the frames by cut.
         """
-        count = len(tokens)
-        write = self.writes(count, arriving)
+
+        def run(given: Sequence[Tokens], tap: Tap | None) -> list[Logits]:
+            return [self.session.decode(given[0], position, sequence, tap)]
+
+        logits, frames = self._decode((tokens,), run, arriving, leaving)
+        return logits[0], frames
+
+    def decode_together(
+        self, parts: Sequence[Part], arriving: Frame | None = None, leaving: Sequence[int] = ()
+    ) -> tuple[list[Logits], dict[int, Frame]]:
+        """Decode parts of several sequences in one batch; as `decode`, with logits for each part."""
+
+        def run(given: Sequence[Tokens], tap: Tap | None) -> list[Logits]:
+            places = [(position, sequence) for _, position, sequence in parts]
+            return self.session.decode_together(
+                [(tokens, *place) for tokens, place in zip(given, places, strict=True)], tap
+            )
+
+        return self._decode([tokens for tokens, _, _ in parts], run, arriving, leaving)
+
+    def _decode(
+        self,
+        tokens: Sequence[Tokens],
+        run: Callable[[Sequence[Tokens], Tap | None], list[Logits]],
+        arriving: Frame | None,
+        leaving: Sequence[int],
+    ) -> tuple[list[Logits], dict[int, Frame]]:
+        counts = tuple(map(len, tokens))
+        write = self.writes(counts, arriving)
         if self.start > 0 and not self.anatomy.contract.cut(self.start).tokens:
-            tokens = self._other_tokens(tokens)
-        wanted = {cut: self.anatomy.ports(cut, count) for cut in leaving}
+            tokens = [self._other_tokens(part) for part in tokens]
+        wanted = {cut: self.anatomy.ports(cut, *counts) for cut in leaving}
         read = {port for ports in wanted.values() for port in ports}
         if not (write or read):
-            return self.session.decode(tokens, position, sequence), {}
+            return run(tokens, None), {}
         tap = BoundaryTap(read, write)
-        logits = self.session.decode(tokens, position, sequence, tap)
-        tap.finish(self.session.nodes_run, self.anatomy.step(count).n_nodes)
-        self.written += tap.written
-        self.unchanged += tap.unchanged
+        logits = run(tokens, tap)
+        self._finish(tap, self.anatomy, counts)
         return logits, {cut: tuple(tap.taken[port.ordinal] for port in ports) for cut, ports in wanted.items()}
 
-    def writes(self, count: int, arriving: Frame | None) -> dict[Port, Bytes]:
-        """What is written where in a decode of `count` tokens: the frame, and garbage over embeddings made of true tokens."""
+    def decode_embeddings(
+        self, block: Embeddings, sequence: int, arriving: Frame | None = None, leaving: Sequence[int] = ()
+    ) -> tuple[Logits, dict[int, Frame]]:
+        """Decode a block of embeddings as one step; the arguments and what is returned are as in `decode`.
+
+        The first stage is given the block. A later one is given its positions and, of its vectors, only the columns that came
+        over the wire; the rest is garbage.
+        """
+        anatomy, count = self.anatomy.of_embeddings, len(block)
+        frame = self.embedding_frame(count, arriving)
+        block = self.embedding_input(block, frame)
+        wanted = {cut: anatomy.ports(cut, count) for cut in leaving}
+        read = {port for ports in wanted.values() for port in ports if port.columns is None}
+        tap = BoundaryTap(read, {port: data for port, data in frame.items() if port.columns is None})
+        logits = self.session.decode_embeddings(block, sequence, tap)
+        self._finish(tap, anatomy, (count,))
+        return logits, {
+            cut: tuple(_columns(block, port) if port.columns else tap.taken[port.ordinal] for port in ports)
+            for cut, ports in wanted.items()
+        }
+
+    def embedding_frame(self, count: int, arriving: Frame | None) -> dict[Port, Bytes]:
+        """What arrived for which port in a decode of `count` embeddings."""
         if self.start == 0:
             return {}
         if arriving is None:
             raise GraphChanged(f"stage [{self.start}, {self.end}) was given no frame")
-        frame = dict(zip(self.anatomy.ports(self.start, count), arriving, strict=True))
+        return dict(zip(self.anatomy.of_embeddings.ports(self.start, count), arriving, strict=True))
+
+    def embedding_input(self, block: Embeddings, frame: Mapping[Port, Bytes]) -> Embeddings:
+        """What the session is given: the block itself, or garbage of its size with what arrived put into its columns."""
+        if self.start == 0:
+            return block
+        vectors = np.full_like(block.vectors, _GARBAGE)
+        for port, data in frame.items():
+            if port.columns:
+                vectors[:, slice(*port.columns)] = data.view(np.float32).reshape(len(block), -1)
+        return replace(block, vectors=vectors)
+
+    def _finish(self, tap: BoundaryTap, anatomy: Anatomy, counts: Counts) -> None:
+        tap.finish(self.session.nodes_run, anatomy.step(*counts).n_nodes)
+        self.written += tap.written
+        self.unchanged += tap.unchanged
+
+    def writes(self, counts: Counts, arriving: Frame | None) -> dict[Port, Bytes]:
+        """What is written where in a decode of so many tokens: the frame, and garbage over embeddings made of true tokens."""
+        if self.start == 0:
+            return {}
+        if arriving is None:
+            raise GraphChanged(f"stage [{self.start}, {self.end}) was given no frame")
+        frame = dict(zip(self.anatomy.ports(self.start, *counts), arriving, strict=True))
         if not self.anatomy.contract.cut(self.start).tokens:
             return frame
-        return {port: _garbage(port) for port in self.anatomy.embedding_ports(count)} | frame
+        return {port: _garbage(port) for port in self.anatomy.embedding_ports(*counts)} | frame
 
     def _other_tokens(self, tokens: Tokens) -> Tokens:
         n_vocab = self.anatomy.model.facts.n_vocab
@@ -162,5 +234,9 @@ class Stage:
 
 def _garbage(port: Port) -> Bytes:
     if port.dtype == "f32":
-        return np.full(port.n_bytes // 4, 0.5, dtype=np.float32).view(np.uint8)
+        return np.full(port.n_bytes // 4, _GARBAGE, dtype=np.float32).view(np.uint8)
     return np.zeros(port.n_bytes, dtype=np.uint8)
+
+
+def _columns(block: Embeddings, port: Port) -> Bytes:
+    return np.ascontiguousarray(block.vectors[:, slice(*(port.columns or ()))]).reshape(-1).view(np.uint8)

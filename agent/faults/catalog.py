@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent.engine.contract import Contract
 from agent.errors import FaultUnknown
-from agent.faults import subjects
+from agent.faults import accelerators, media, packages, subjects
 from agent.lanes.subject import Subject
 from agent.layer_kind import LayerKind
 
@@ -61,6 +61,16 @@ def _attention_first_stage(contract: Contract) -> bool:
     )
 
 
+def _can_be_cut(contract: Contract) -> bool:
+    return bool(contract.legal_cuts)
+
+
+def _has_deepstack(contract: Contract) -> bool:
+    """More than one layer hands on what a part of the embeddings was added to, so that one of them is above a cut."""
+    adding = {crossing.layer for cut in contract.cuts for crossing in cut.frontier if "deepstack" in crossing.label}
+    return len(adding) > 1
+
+
 def _has_indexer(contract: Contract) -> bool:
     return any(names.count("k") > 1 for names in contract.caches)
 
@@ -73,7 +83,7 @@ def _classified_by_heads(contract: Contract) -> bool:
 
 _EXPORTS = ("state-handoff", "cache-recurrent")
 _RESTORES = ("state-handoff", "cache-resident", "cache-recurrent")
-_SPLITS = ("single-step", "chain", "boundary-sweep", "dtype-matrix")
+_SPLITS = ("single-step", "chain", "boundary-sweep", "dtype-matrix", "media-prefill", "edges")
 
 FAULTS: Mapping[str, Fault] = {
     fault.name: fault
@@ -104,11 +114,15 @@ FAULTS: Mapping[str, Fault] = {
             "import-does-nothing",
             "an import reports success and does nothing",
             subjects.LazyImport,
-            ("state-handoff", "cache-recurrent"),
+            ("state-handoff", "cache-recurrent", "media-prefill"),
             _always,
         ),
         Fault(
-            "position-shifted", "decoding goes on one position too far", subjects.ShiftedPosition, _RESTORES, _always
+            "position-shifted",
+            "decoding goes on one position too far",
+            subjects.ShiftedPosition,
+            (*_RESTORES, "media-prefill"),
+            _always,
         ),
         Fault(
             "boundary-tensor-forgotten",
@@ -178,7 +192,13 @@ FAULTS: Mapping[str, Fault] = {
             ("single-step", "chain", "boundary-sweep", "determinism"),
             _always,
         ),
-        Fault("nan-logits", "logits are NaN", subjects.NotANumber, (*_SPLITS, *_RESTORES, "determinism"), _always),
+        Fault(
+            "nan-logits",
+            "logits are NaN",
+            subjects.NotANumber,
+            (*_SPLITS, *_RESTORES, "determinism", "backend-parity"),
+            _always,
+        ),
         Fault(
             "thread-dependent",
             "bits depend on the number of threads",
@@ -223,6 +243,93 @@ FAULTS: Mapping[str, Fault] = {
             ("radix-cache",),
             _always,
         ),
+        Fault(
+            "neighbours-mixed",
+            "of three sequences in a batch, the third one gets what belongs to the second one",
+            subjects.MixedNeighbours,
+            ("edges",),
+            _always,
+        ),
+        Fault(
+            "take-back-does-nothing",
+            "taking back a token reports success and does nothing",
+            subjects.LazyTakeBack,
+            ("edges",),
+            _always,
+        ),
+        Fault(
+            "media-positions-permuted",
+            "a stage takes the rows of an image for its columns",
+            media.PermutedPositions,
+            ("media-prefill",),
+            _always,
+        ),
+        Fault(
+            "media-deepstack-dropped",
+            "a deepstack layer after a cut gets nothing of the embeddings",
+            media.DroppedDeepstack,
+            ("media-prefill",),
+            _has_deepstack,
+        ),
+        Fault(
+            "media-embeddings-shifted",
+            "the first stage is given the embeddings one row too far",
+            media.ShiftedEmbeddings,
+            ("media-prefill",),
+            _always,
+        ),
+        Fault(
+            "media-stage-not-fed",
+            "the last stage works out a block of embeddings from the block itself",
+            media.UnfedStages,
+            ("media-prefill",),
+            _always,
+        ),
+        Fault(
+            "accelerator-scaled",
+            "the device's logits are a quarter too large",
+            accelerators.ScaledDevice,
+            ("backend-parity",),
+            _always,
+        ),
+        Fault(
+            "accelerator-noisy",
+            "the device's logits are noisy",
+            accelerators.NoisyDevice,
+            ("backend-parity",),
+            _always,
+        ),
+        Fault(
+            "package-byte-flipped",
+            "a part of the package has one byte wrong",
+            packages.FlippedPart,
+            ("package",),
+            _always,
+        ),
+        Fault(
+            "package-tensor-altered",
+            "a tensor was wrong before its part was signed",
+            packages.AlteredTensor,
+            ("package",),
+            _always,
+        ),
+        Fault("package-tensor-lost", "a layer's part lacks a tensor", packages.LostTensor, ("package",), _always),
+        Fault("package-tensor-twice", "two parts hold one tensor", packages.TensorTwice, ("package",), _always),
+        Fault(
+            "package-experts-moved",
+            "another layer's part holds a layer's experts",
+            packages.MovedExperts,
+            ("package",),
+            _always,
+        ),
+        Fault(
+            "stage-not-alone",
+            "a stage's file holds the layers of other stages",
+            packages.CrowdedStage,
+            ("package",),
+            _can_be_cut,
+        ),
+        Fault("stage-hollow", "a stage's file lacks its last layer", packages.HollowStage, ("package",), _always),
         Fault(
             "metadata-lie",
             "the metadata call every layer attention",

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from agent.engine.library import GgmlTensor
-from agent.engine.session import Logits, Session, Tap, Tokens
+from agent.engine.model import Model
+from agent.engine.session import Logits, Session, Shape, Tap, Tokens
 from agent.faults.taps import CacheTap, NoiseTap, flip_byte, zero
 from agent.lanes.restored import RECORDED
 
 _SPARE = 3
 
 
-class DamagedRestore(Session):
+class ReachingSession(Session):
+    """Does its damage inside of a graph, so that its nodes must be within reach."""
+
+    def __init__(self, model: Model, shape: Shape) -> None:
+        super().__init__(model, replace(shape, tapped=True))
+
+
+class DamagedRestore(ReachingSession):
     """Damages a cache tensor after a state was imported into, or lent to, a sequence."""
 
     cache: str = ""
@@ -119,7 +128,7 @@ class ShiftedPosition(Session):
         return super().decode(tokens, position + self._shift, sequence, tap)
 
 
-class Noisy(Session):
+class Noisy(ReachingSession):
     """A node of the graph comes out wrong."""
 
     ordinal = 0

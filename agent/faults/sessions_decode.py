@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import numpy as np
 
-from agent.engine.session import Logits, Session, Tap, Tokens
+from agent.engine.session import Logits, Part, Session, Tap, Tokens
 
 
 class StaleLogits(Session):
@@ -81,6 +82,26 @@ class OneSequenceForAll(Session):
         """Decode somewhere else."""
         del sequence
         return super().decode(tokens, position, 0, tap)
+
+
+class MixedNeighbours(Session):
+    """Of three or more sequences in a batch, the third one gets what belongs to the second one."""
+
+    def decode_together(self, parts: Sequence[Part], tap: Tap | None = None) -> list[Logits]:
+        """Decode, with the third row of outputs from the second sequence."""
+        logits = super().decode_together(parts, tap)
+        if len(logits) > 2:
+            logits[2] = np.broadcast_to(logits[1][-1], logits[2].shape)
+        return logits
+
+
+class LazyTakeBack(Session):
+    """Tokens are taken back, or so it says."""
+
+    def remove_tail(self, sequence: int, position: int) -> bool:
+        """Do nothing and say yes."""
+        del sequence, position
+        return True
 
 
 class ShortExport(Session):

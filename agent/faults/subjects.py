@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from agent.engine.anatomy import Anatomy, Port
+from agent.engine.anatomy import Anatomy, Counts, Port
 from agent.engine.contract import Contract, Crossing
 from agent.engine.model import Model
 from agent.engine.session import Logits, Session, Shape, Tokens
@@ -115,6 +115,18 @@ class OneSequenceForAll(FaultySessions):
     kind = sessions_decode.OneSequenceForAll
 
 
+class MixedNeighbours(FaultySessions):
+    """The third sequence of a batch gets what belongs to the second one."""
+
+    kind = sessions_decode.MixedNeighbours
+
+
+class LazyTakeBack(FaultySessions):
+    """Taking back does nothing."""
+
+    kind = sessions_decode.LazyTakeBack
+
+
 class ShortExport(FaultySessions):
     """Exports are too short."""
 
@@ -156,8 +168,8 @@ class NoisyNode(Subject):
 
 
 class _ForgetfulStage(Stage):
-    def writes(self, count: int, arriving: Frame | None) -> dict[Port, Bytes]:
-        writes = super().writes(count, arriving)
+    def writes(self, counts: Counts, arriving: Frame | None) -> dict[Port, Bytes]:
+        writes = super().writes(counts, arriving)
         if writes:
             writes.popitem()
         return writes
@@ -166,12 +178,12 @@ class _ForgetfulStage(Stage):
 class _StaleStage(Stage):
     _before: Frame | None = None
 
-    def writes(self, count: int, arriving: Frame | None) -> dict[Port, Bytes]:
+    def writes(self, counts: Counts, arriving: Frame | None) -> dict[Port, Bytes]:
         before, self._before = self._before, arriving
         same_shape = (
             before is not None and arriving is not None and [f.size for f in before] == [f.size for f in arriving]
         )
-        return super().writes(count, before if same_shape else arriving)
+        return super().writes(counts, before if same_shape else arriving)
 
 
 class StaleFrame(Subject):

@@ -24,8 +24,11 @@ BY_INTERVAL = {"minimax-01": 8, "qwen35": 4, "qwen35moe": 4, "qwen3next": 4, "qw
 
 HYBRID = BOTH | BY_HEAD_COUNT_KV | BY_HEAD_COUNT_KV_AND_FF | frozenset(BY_INTERVAL)
 
-OWN_MEMORY = frozenset({"deepseek4", "hrm_text", "nanbeige"})
-"""State that is not one cache a block: compressed caches, or blocks that run more than once. Treated as unknown."""
+LOOPED = frozenset({"hrm_text", "nanbeige"})
+"""Blocks run more than once, and every run has keys and values of its own: fewer blocks in the file than layers."""
+
+OWN_MEMORY = frozenset({"deepseek4"})
+"""State that is no cache of these kinds: compressed caches, with what is not compressed yet. Treated as unknown."""
 
 ENCODER = frozenset(
     {
@@ -60,4 +63,4 @@ DENSE = frozenset(
 )  # fmt: skip
 """Causal, attention in every layer; where `attention.head_count_kv` is 0 a layer has none (deci)."""
 
-KNOWN = RECURRENT | HYBRID | OWN_MEMORY | ENCODER | ENCODER_DECODER | DIFFUSION | DRAFT | AUDIO | DENSE
+KNOWN = RECURRENT | HYBRID | LOOPED | OWN_MEMORY | ENCODER | ENCODER_DECODER | DIFFUSION | DRAFT | AUDIO | DENSE

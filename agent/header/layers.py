@@ -26,7 +26,7 @@ def layer_kinds_from_metadata(header: Header) -> tuple[LayerKind, ...] | None:
         HeaderInvalid: a needed key is missing, of another type or length, or the layers it describes cannot exist.
     """
     name = header.architecture
-    known = arch.RECURRENT | arch.HYBRID | arch.DENSE | arch.ENCODER | arch.DIFFUSION
+    known = arch.RECURRENT | arch.HYBRID | arch.LOOPED | arch.DENSE | arch.ENCODER | arch.DIFFUSION
     if name not in known:
         return None
     n = header.trunk_layers
@@ -40,6 +40,8 @@ def layer_kinds_from_metadata(header: Header) -> tuple[LayerKind, ...] | None:
         kinds = _by_zero(head_counts_kv(header)[:n], LayerKind.RECURRENT)
     elif name in arch.BY_HEAD_COUNT_KV_AND_FF:
         kinds = _by_zero_and_ff(header)
+    elif name in arch.LOOPED:
+        kinds = (LayerKind.ATTENTION,) * len(blocks_of_layers(header))
     else:
         kinds = _by_zero(head_counts_kv(header)[:n], LayerKind.NEITHER)
     _check_plausible(header, kinds)
@@ -60,7 +62,28 @@ def layer_kinds_from_tensors(header: Header) -> tuple[LayerKind, ...]:
         if layer >= MAX_LAYERS:
             header.fail(Verdict.BAD_LAYER_MAP, f"tensor {tensor.name} is of layer {layer}; the limit is {MAX_LAYERS}")
         parts[layer].add(tensor.part.partition(".")[0])
-    return tuple(_kind_of(parts[layer]) for layer in range(max(parts, default=-1) + 1))
+    kinds = [_kind_of(parts[layer]) for layer in range(max(parts, default=-1) + 1)]
+    if header.architecture in arch.LOOPED:
+        return tuple(kinds[block] for block in blocks_of_layers(header) if block < len(kinds))
+    return tuple(kinds)
+
+
+def blocks_of_layers(header: Header) -> tuple[int, ...]:
+    """Return for each trunk layer the block of weights that it runs: its own but for models that run blocks again.
+
+    Raises:
+        HeaderInvalid: `bad_block_count` where that makes more layers than llama.cpp allows; a key is missing or no number.
+    """
+    n = header.trunk_layers
+    if header.architecture == "nanbeige":
+        loops = header.get_uint(header.key("num_loops"), 1)
+        _check_runs(header, n * loops, MAX_LAYERS)
+        return (*range(n),) * loops
+    if header.architecture == "hrm_text":
+        stack, high, low = (header.get_uint(header.key(f"hrm.{key}")) for key in _HRM_KEYS)
+        _check_runs(header, stack * (low + 1) * high, n, least=n)
+        return ((*range(stack),) * low + (*range(stack, 2 * stack),)) * high
+    return tuple(range(n))
 
 
 def disagreements(header: Header) -> tuple[str, ...]:
@@ -71,7 +94,8 @@ def disagreements(header: Header) -> tuple[str, ...]:
         return ()
     pairs = enumerate(zip(said, seen, strict=False))
     lines = [f"layer {index}: {a} by its metadata, {b} by its tensors" for index, (a, b) in pairs if a != b]
-    if len(seen) != header.block_count:
+    expected = len(said) if header.architecture in arch.LOOPED else header.block_count
+    if len(seen) != expected:
         lines.insert(0, f"{len(seen)} layers have tensors, but block_count is {header.block_count}")
     return tuple(lines)
 
@@ -89,6 +113,12 @@ def head_counts_kv(header: Header) -> tuple[int, ...]:
     if header.key("attention.head_count_kv") not in header.metadata:
         return heads
     return header.get_per_layer(header.key("attention.head_count_kv"), n)
+
+
+def _check_runs(header: Header, layers: int, most: int, least: int = 1) -> None:
+    """Refuse a number of layers that llama.cpp refuses."""
+    if not least <= layers <= most:
+        header.fail(Verdict.BAD_BLOCK_COUNT, f"its blocks run as {layers} layers; it must be {least} to {most}")
 
 
 def _by_zero(heads: Sequence[int], without: LayerKind) -> tuple[LayerKind, ...]:
@@ -142,6 +172,7 @@ _ATTENTION_PARTS = frozenset(
 _DELTA_PARTS = frozenset({"ssm_alpha", "ssm_ba", "ssm_beta", "ssm_f_a"})
 # lightning attention (MiniMax-01) has no state tensor of its own, only these three together
 _LIGHTNING_PARTS = frozenset({"attn_gate", "attn_norm_2", "attn_qkv"})
+_HRM_KEYS = ("layers_per_stack", "h_cycles", "l_cycles")
 _RECURRENT_PREFIXES = ("ssm_", "time_mix_", "shortconv")
 
 

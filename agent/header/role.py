@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
 from agent.errors import WrongRole
@@ -28,6 +30,11 @@ class Role(StrEnum):
     AUDIO = "audio"
     IMATRIX = "imatrix"
 
+    @property
+    def meaning(self) -> str:
+        """What such a file is, as in "this is ..."."""
+        return _MEANING[self]
+
 
 _MEANING = {
     Role.CAUSAL: "a causal language model",
@@ -43,13 +50,17 @@ _MEANING = {
 }
 _BY_TYPE = {"adapter": Role.ADAPTER, "imatrix": Role.IMATRIX, "mmproj": Role.PROJECTOR, "projector": Role.PROJECTOR}
 _CARRIERS = {"clip": Role.PROJECTOR, "imatrix": Role.IMATRIX}
-_BY_ARCHITECTURE = (
-    (arch.ENCODER_DECODER, Role.ENCODER_DECODER),
-    (arch.ENCODER, Role.ENCODER),
-    (arch.DIFFUSION, Role.DIFFUSION),
-    (arch.DRAFT, Role.DRAFT),
-    (arch.AUDIO, Role.AUDIO),
+_BY_ARCHITECTURE = {
+    Role.ENCODER_DECODER: arch.ENCODER_DECODER,
+    Role.ENCODER: arch.ENCODER,
+    Role.DIFFUSION: arch.DIFFUSION,
+    Role.DRAFT: arch.DRAFT,
+    Role.AUDIO: arch.AUDIO,
+}
+ROLES: Mapping[str, Role] = MappingProxyType(
+    {**_CARRIERS, **{name: role for role, names in _BY_ARCHITECTURE.items() for name in names}}
 )
+"""The architectures whose name says that they are no causal models."""
 _PROJECTOR_TYPES = ("clip.projector_type", "clip.vision.projector_type", "clip.audio.projector_type")
 
 
@@ -62,9 +73,8 @@ def role_of(header: Header) -> Role:
         return _CARRIERS[header.architecture]
     if not header.tensors:
         return Role.VOCAB_ONLY
-    for names, role in _BY_ARCHITECTURE:
-        if header.architecture in names:
-            return role
+    if header.architecture in ROLES:
+        return ROLES[header.architecture]
     if header.metadata.get(header.key("attention.causal")) is False:
         return Role.ENCODER
     return Role.CAUSAL
@@ -79,7 +89,7 @@ def require_causal(header: Header) -> None:
     """
     role = role_of(header)
     if role is not Role.CAUSAL:
-        _refuse(header, f"a causal language model is needed, but this is {_MEANING[role]}")
+        _refuse(header, f"a causal language model is needed, but this is {role.meaning}")
     _ = header.trunk_layers
 
 
@@ -91,7 +101,7 @@ def require_projector(header: Header) -> None:
     """
     role = role_of(header)
     if role is not Role.PROJECTOR:
-        _refuse(header, f"a multimodal projector (mmproj) is needed, but this is {_MEANING[role]}")
+        _refuse(header, f"a multimodal projector (mmproj) is needed, but this is {role.meaning}")
     kinds = [header.metadata[key] for key in _PROJECTOR_TYPES if key in header.metadata]
     if not kinds or not all(isinstance(kind, str) and kind for kind in kinds):
         _refuse(header, f"the projector names no type ({', '.join(_PROJECTOR_TYPES)} is missing or empty)")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.header.layers import head_counts_kv, layer_kinds_from_metadata
+from agent.header.layers import blocks_of_layers, head_counts_kv, layer_kinds_from_metadata
 from agent.header.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ _MLA = frozenset(
 """Keep a latent instead of keys and values, where the file has the MLA head lengths."""
 
 _KV_FROM_START = {"gemma3n": 20}
+
+_ROUTERS = frozenset({"graniteswitch"})
+"""Choose an adapter by one head of attention before layer 0, whose key and value are kept beside those of the layers."""
 
 
 def recurrent_widths(header: Header) -> tuple[int, int]:
@@ -111,12 +114,13 @@ def kv_page_bytes(
         HeaderInvalid: a needed key is missing or no number, or the layout is unknown.
     """
     owners = kv_owners(header)
-    heads = head_counts_kv(header)
-    values = 0
-    for index in _owned(header, layers):
+    heads, blocks = head_counts_kv(header), blocks_of_layers(header)
+    owned = _owned(header, layers)
+    values = sum(_head_lengths(header)) if header.architecture in _ROUTERS and 0 in owned else 0
+    for index in owned:
         if owners[index]:
             key, value = _head_lengths(header, swa=_is_swa(header, index))
-            values += heads[index] * (key if _is_mla(header) else key + value)
+            values += heads[blocks[index]] * (key if _is_mla(header) else key + value)
     return tokens * values * bytes_per_value
 
 
@@ -141,7 +145,7 @@ def _kinds(header: Header) -> tuple[LayerKind, ...]:
 
 
 def _owned(header: Header, layers: Iterable[int] | None) -> list[int]:
-    n = header.trunk_layers
+    n = len(blocks_of_layers(header))
     owned = sorted(set(range(n) if layers is None else layers))
     if owned and not 0 <= owned[0] <= owned[-1] < n:
         raise ValueError(f"layers {owned[0]} to {owned[-1]} are asked of a model of {n}")

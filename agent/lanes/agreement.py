@@ -20,8 +20,8 @@ class Agreement:
         finite: False as soon as either side holds a NaN or an infinity.
         max_error: largest absolute difference.
         token_flips: positions whose greedy token differs.
-        real_flips: of those, flips where the reference's lead over its runner-up is larger than twice the largest error of
-            that position, so that rounding does not explain them.
+        largest_flip: of those, the largest lead that the reference's token had over its runner-up, in standard deviations of
+            the logits of that position: rounding turns over small leads only.
         first: description of the first difference.
         position_errors: normalised error of each position.
     """
@@ -31,7 +31,7 @@ class Agreement:
     finite: bool = True
     max_error: float = 0.0
     token_flips: int = 0
-    real_flips: int = 0
+    largest_flip: float = 0.0
     first: str = ""
     position_errors: list[float] = field(default_factory=list)
     _squared_error: float = 0.0
@@ -46,6 +46,19 @@ class Agreement:
     def normalised_error(self) -> float:
         """Root of the summed squared error over the summed squared reference."""
         return float(np.sqrt(self._squared_error / self._squared_reference)) if self._squared_reference else 0.0
+
+    def add(self, other: Agreement) -> None:
+        """Count what `other` compared as well."""
+        self.positions += other.positions
+        self.identical += other.identical
+        self.finite = self.finite and other.finite
+        self.max_error = max(self.max_error, other.max_error)
+        self.token_flips += other.token_flips
+        self.largest_flip = max(self.largest_flip, other.largest_flip)
+        self.first = self.first or other.first
+        self.position_errors += other.position_errors
+        self._squared_error += other._squared_error
+        self._squared_reference += other._squared_reference
 
     def compare(self, reference: Logits, other: Logits, position: int) -> None:
         """Compare the logits of one decode that began at `position`; both are (n, n_vocab)."""
@@ -74,7 +87,8 @@ class Agreement:
         self.token_flips += len(flips)
         for row in map(int, flips):
             runner_up, leader = np.partition(reference64[row], -2)[-2:]
-            self.real_flips += bool(leader - runner_up > 2 * difference[row].max())
+            lead = float((leader - runner_up) / max(reference64[row].std(), np.finfo(float).tiny))
+            self.largest_flip = max(self.largest_flip, lead)
         if not self.first:
             row = int(np.flatnonzero(~same)[0])
             self.first = (

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.engine.wire import WireType
 from agent.lanes import single_step
-from agent.lanes.agreement import Agreement
-from agent.lanes.chained import brought_something, run_chain, send
+from agent.lanes.chained import cross, run_chain
 from agent.lanes.cuts import class_cuts, single_kind_stages
 from agent.lanes.result import Findings, LaneResult
 from agent.lanes.subject import Subject
-from agent.lanes.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +25,7 @@ def run(subject: Subject, params: Params) -> LaneResult:
     cuts = contract.legal_cuts if params.cuts == "all" else class_cuts(contract)
     exact = 0
     for cut in cuts:
-        agreement, carried = sweep_one(subject, workload, cut)
+        agreement, carried = cross(subject, workload, cut)
         findings.comparisons += agreement.positions
         exact += agreement.exact
         if not agreement.exact:
@@ -47,14 +44,3 @@ def run(subject: Subject, params: Params) -> LaneResult:
         "single_kind_stages": [list(stage) for stage in stages],
     }
     return findings.result(f"{exact} of {len(cuts)} cuts equal bit for bit")
-
-
-def sweep_one(subject: Subject, workload: Workload, cut: int) -> tuple[Agreement, bool]:
-    """The upper stage of one cut, fed from the transcript: its agreement, and whether the wire brought something."""
-    anatomy, agreement = subject.anatomy(workload.micro_batch), Agreement()
-    with subject.stage(anatomy, cut, subject.n_layer) as stage:
-        for turn in subject.reference(workload).turns:
-            frame = send(subject, anatomy.ports(cut, len(turn.tokens)), turn.frames[cut], WireType.F32)
-            logits, _ = stage.decode(turn.tokens, turn.position, 0, frame)
-            agreement.compare(turn.logits, logits, turn.position)
-        return agreement, brought_something(stage)

@@ -14,8 +14,8 @@ _MEANING = {
     "ResidentKv": "ResidentKv",
     "package-local ResidentKv": "ResidentKv",
     "KvRecurrent": "KvRecurrent",
-    "disabled": "disabled",
 }
+_NEVER = "disabled"  # a row may always do without reuse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,11 @@ def run(subject: Subject, _params: Params) -> LaneResult:
     contract, row = subject.contract, subject.expectations.family
     whole = subject.policy(contract.state)
     findings.expect(
-        whole == _MEANING.get(row.cache), f"the layers call for {whole}, the row {row.family} says {row.cache}"
+        row.cache == _NEVER or whole == _MEANING.get(row.cache),
+        f"the layers call for {whole}, the row {row.family} says {row.cache}",
     )
+    if row.cache == _NEVER and whole != CachePolicy.DISABLED:
+        findings.notes.append(f"the row {row.family} reuses nothing; its layers would allow {whole}")
     for source, kinds in (
         ("metadata", layer_kinds_from_metadata(subject.header)),
         ("tensor names", layer_kinds_from_tensors(subject.header)[: subject.n_layer]),

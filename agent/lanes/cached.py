@@ -23,8 +23,8 @@ class CachedSession:
 
 
 def shape_of(subject: Subject, micro_batch: int) -> Shape:
-    """The shape of a cached session."""
-    return replace(subject.shape(micro_batch), sequences=SLOTS + _KEPT)
+    """The shape of a cached session, which runs as in a server: nobody looks at its nodes."""
+    return replace(subject.shape(micro_batch), sequences=SLOTS + _KEPT, tapped=False)
 
 
 def with_cache(subject: Subject, session: Session) -> CachedSession:

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.errors import LaneUnknown, ParamsInvalid
 from agent.lanes import (
+    backend_parity,
     boundary_sweep,
     cache_policy,
     cache_recurrent,
@@ -18,7 +19,10 @@ from agent.lanes import (
     contract,
     determinism,
     dtype_matrix,
+    edges,
     inspect,
+    media_prefill,
+    package,
     radix_cache,
     single_step,
     state_handoff,
@@ -72,6 +76,10 @@ _MODULES = {
     "concurrent-record": concurrent_record,
     "radix-cache": radix_cache,
     "determinism": determinism,
+    "edges": edges,
+    "package": package,
+    "media-prefill": media_prefill,
+    "backend-parity": backend_parity,
 }
 
 LANES: Mapping[str, Lane] = {name: Lane(name, module.Params, module.run) for name, module in _MODULES.items()}

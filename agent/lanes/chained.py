@@ -43,6 +43,25 @@ def run_chain(subject: Subject, workload: Workload, cuts: Sequence[int]) -> tupl
         return agreement, all(brought_something(stage) for stage in stages[1:])
 
 
+def cross(subject: Subject, workload: Workload, cut: int) -> tuple[Agreement, bool]:
+    """The upper stage of one cut, fed over an f32 wire with the frames of the reference.
+
+    Several lanes look at the same crossing, which is run once for a subject.
+
+    Returns:
+        The agreement, and whether the wire brought the stage something that it did not have.
+    """
+    if (workload, cut) not in subject.crossings:
+        anatomy, agreement = subject.anatomy(workload.micro_batch), Agreement()
+        with subject.stage(anatomy, cut, subject.n_layer) as stage:
+            for turn in subject.reference(workload).turns:
+                frame = send(subject, anatomy.ports(cut, len(turn.tokens)), turn.frames[cut], WireType.F32)
+                logits, _ = stage.decode(turn.tokens, turn.position, 0, frame)
+                agreement.compare(turn.logits, logits, turn.position)
+            subject.crossings[workload, cut] = agreement, brought_something(stage)
+    return subject.crossings[workload, cut]
+
+
 def brought_something(stage: Stage) -> bool:
     """True if the wire changed what the stage had: a stage that knew it already proves nothing."""
     return stage.written > stage.unchanged

@@ -12,13 +12,14 @@ from agent.engine.transcript import Transcript, Turn
 from agent.lanes.agreement import Agreement
 from agent.lanes.cached import SLOTS, CachedSession, shape_of, with_cache
 from agent.lanes.result import Findings, LaneResult
+from agent.lanes.rounding import judge_rounding
 from agent.lanes.subject import Subject
 from agent.lanes.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params:
-    """`rounds` must exceed the sequences of the session, so that a leak of one a round runs out of them."""
+class Sizes:
+    """A prompt of a prefix and a suffix, recorded `rounds` times."""
 
     prefix_tokens: int
     suffix_tokens: int
@@ -37,6 +38,16 @@ class Params:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Params(Sizes):
+    """`rounds` must exceed the sequences of the session, so that a leak of one a round runs out of them.
+
+    `max_error` bounds the normalised error of a slot against the prompt alone: a batch of several sequences runs other kernels.
+    """
+
+    max_error: float
+
+
 def run(subject: Subject, params: Params) -> LaneResult:
     """Run the rounds, then a prompt that nobody has recorded, then empty the cache."""
     findings = Findings("concurrent-record")
@@ -46,12 +57,15 @@ def run(subject: Subject, params: Params) -> LaneResult:
     )
     reference = subject.reference(params.workload())
     answers: set[int] = set()
+    slots = [Agreement() for _ in range(SLOTS)]
     with subject.session(shape) as session:
         cached = with_cache(subject, session)
         for number in range(1, params.rounds + 1):
             # every round must record; what follows is decoded to its end in the first and in the last one
             turns = reference.turns if number in (1, params.rounds) else reference.turns[:2]
-            answers |= _round(cached, turns, number, findings)
+            answers |= _round(cached, turns, number, slots, findings)
+        for slot, agreement in enumerate(slots):
+            judge_rounding(subject, f"slot {slot}", agreement, params.max_error, findings)
         if len(answers) > 1:
             # every slot was held against the reference, so that what is left are ties within rounding
             findings.notes.append(f"one prompt has {len(answers)} next tokens, which are nearly equal in the reference")
@@ -67,7 +81,9 @@ def run(subject: Subject, params: Params) -> LaneResult:
     )
 
 
-def _round(cached: CachedSession, turns: Sequence[Turn], number: int, findings: Findings) -> set[int]:
+def _round(
+    cached: CachedSession, turns: Sequence[Turn], number: int, slots: Sequence[Agreement], findings: Findings
+) -> set[int]:
     """All slots prefill the prefix at once and record it at once; the first round stores it, later ones also replace it."""
     session, cache = cached.session, cached.cache
     prefix, *rest = turns
@@ -79,17 +95,12 @@ def _round(cached: CachedSession, turns: Sequence[Turn], number: int, findings: 
             store(prefix.tokens.tolist(), slot),
             f"round {number}: slot {slot} found no room to record a recorded prefix",
         )
-    agreements = [Agreement() for _ in range(SLOTS)]
     first_tokens: set[int] = set()
     for turn in rest:
         for slot, logits in enumerate(_together(session, turn.tokens, turn.position)):
-            agreements[slot].compare(turn.logits, logits, turn.position)
+            slots[slot].compare(turn.logits, logits, turn.position)
             if turn is rest[0]:
                 first_tokens.add(int(logits[-1].argmax()))
-    for slot, agreement in enumerate(agreements):
-        findings.comparisons += agreement.positions
-        if not agreement.finite or agreement.real_flips:
-            findings.problems.append(f"round {number}, slot {slot}: {agreement.first}")
     return first_tokens
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent.engine.anatomy import Port
+from agent.engine.anatomy import Anatomy, Port
 from agent.engine.stage import Frame
+from agent.engine.transcript import Turn
 from agent.engine.wire import F16_MAX, WireRange, WireType
 from agent.lanes import single_step
 from agent.lanes.agreement import Agreement
-from agent.lanes.chained import send
+from agent.lanes.chained import cross, send
 from agent.lanes.cuts import class_cuts
 from agent.lanes.result import Findings, LaneResult
 from agent.lanes.subject import Subject
@@ -71,18 +72,28 @@ def _cross(
     subject: Subject, workload: Workload, cuts: tuple[int, ...], wire: WireType, findings: Findings
 ) -> _Crossing:
     anatomy, crossing = subject.anatomy(workload.micro_batch), _Crossing(Agreement(), WireRange())
+    turns = subject.reference(workload).turns
     for cut in cuts:
-        flips_before, finite = crossing.agreement.token_flips, True
-        with subject.stage(anatomy, cut, subject.n_layer) as stage:
-            for turn in subject.reference(workload).turns:
-                ports = anatomy.ports(cut, len(turn.tokens))
-                frame = send(subject, ports, turn.frames[cut], wire, crossing.seen)
-                _check_codec(ports, turn.frames[cut], frame, wire, cut, findings)
-                logits, _ = stage.decode(turn.tokens, turn.position, 0, frame)
-                finite = finite and bool(np.isfinite(logits).all())
-                crossing.agreement.compare(turn.logits, logits, turn.position)
-        crossing.changed_cuts += crossing.agreement.token_flips > flips_before or not finite
+        frames = []
+        for turn in turns:
+            ports = anatomy.ports(cut, len(turn.tokens))
+            frames.append(send(subject, ports, turn.frames[cut], wire, crossing.seen))
+            _check_codec(ports, turn.frames[cut], frames[-1], wire, cut, findings)
+        agreement = (
+            cross(subject, workload, cut)[0] if wire is WireType.F32 else _feed(subject, anatomy, cut, turns, frames)
+        )
+        crossing.agreement.add(agreement)
+        crossing.changed_cuts += agreement.token_flips > 0 or not agreement.finite
     return crossing
+
+
+def _feed(subject: Subject, anatomy: Anatomy, cut: int, turns: Sequence[Turn], frames: Sequence[Frame]) -> Agreement:
+    agreement = Agreement()
+    with subject.stage(anatomy, cut, subject.n_layer) as stage:
+        for turn, frame in zip(turns, frames, strict=True):
+            logits, _ = stage.decode(turn.tokens, turn.position, 0, frame)
+            agreement.compare(turn.logits, logits, turn.position)
+    return agreement
 
 
 def _check_codec(

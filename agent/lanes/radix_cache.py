@@ -9,7 +9,7 @@ from agent.engine.session import Session
 from agent.engine.transcript import Turn
 from agent.lanes.agreement import Agreement
 from agent.lanes.cached import CachedSession, shape_of, with_cache
-from agent.lanes.concurrent_record import Params as _Sizes
+from agent.lanes.concurrent_record import Sizes
 from agent.lanes.result import Findings, LaneResult
 from agent.lanes.subject import Subject
 from agent.radix.cache import PrefixCache, SnapshotCache
@@ -19,7 +19,7 @@ _RECORDING, _FIRST, _SECOND, _SPARE = range(4)  # slots
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params(_Sizes):
+class Params(Sizes):
     """`rounds`: how often the whole play is repeated over one cache."""
 
 

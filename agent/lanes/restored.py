@@ -47,25 +47,35 @@ def topologies(subject: Subject) -> tuple[Topology, ...]:
     return tuple(found)
 
 
-# Brings the state that `recorded` holds in RECORDED into a sequence of a stage, and yields that stage.
-Transfer = Callable[[Subject, Stage, int], contextlib.AbstractContextManager[Stage]]
+# Brings the state that a stage holds in RECORDED into a sequence, and returns the stage that has it now.
+Restore = Callable[[int], Stage]
+# Opens what restores the state of `recorded`.
+Transfer = Callable[[Subject, Stage], contextlib.AbstractContextManager[Restore]]
 
 
 @contextlib.contextmanager
-def through_bytes(subject: Subject, recorded: Stage, target: int) -> Iterator[Stage]:
-    """Export the state and import it into another session."""
-    state = recorded.session.export_state(RECORDED)
-    with subject.stage(recorded.anatomy, recorded.start, recorded.end) as fresh:
-        fresh.session.import_state(state, target)
-        yield fresh
+def through_bytes(subject: Subject, recorded: Stage) -> Iterator[Restore]:
+    """Export the state and import it into another session, which begins empty and then holds what earlier hits left."""
+    with subject.stage(recorded.anatomy, recorded.start, recorded.end) as other:
+
+        def restore(target: int) -> Stage:
+            other.session.remove_sequence(target)
+            other.session.import_state(recorded.session.export_state(RECORDED), target)
+            return other
+
+        yield restore
 
 
 @contextlib.contextmanager
-def by_borrowing(_subject: Subject, recorded: Stage, target: int) -> Iterator[Stage]:
-    """Let another sequence of the same session share the cells (a resident hit), and give them back."""
-    recorded.session.copy_sequence(RECORDED, target)
-    yield recorded
-    recorded.session.remove_sequence(target)
+def by_borrowing(_subject: Subject, recorded: Stage) -> Iterator[Restore]:
+    """Let another sequence of the same session share the cells: a resident hit."""
+
+    def restore(target: int) -> Stage:
+        recorded.session.remove_sequence(target)
+        recorded.session.copy_sequence(RECORDED, target)
+        return recorded
+
+    yield restore
 
 
 def check_restore(
@@ -75,16 +85,19 @@ def check_restore(
     turns = subject.reference(workload).turns
     recorded_turn, continued = turns[0], turns[1:]
     anatomy = subject.anatomy(workload.micro_batch)
-    with subject.stage(anatomy, topology.start, topology.end) as recorded:
+    with (
+        subject.stage(anatomy, topology.start, topology.end) as recorded,
+        transfer(subject, recorded) as restore,
+    ):
         _feed(subject, recorded, recorded_turn, RECORDED)
         for hit in range(hits):
             target = _TARGETS[hit % len(_TARGETS)]
-            with transfer(subject, recorded, target) as stage:
-                place = f"{topology.name}, hit {hit + 1}, sequence {RECORDED} to {target}"
-                last = stage.session.last_position(target)
-                expected = len(recorded_turn.tokens) - 1
-                findings.expect(last == expected, f"{place}: memory ends at position {last} instead of {expected}")
-                _continue(subject, stage, continued, target, place, findings)
+            stage = restore(target)
+            place = f"{topology.name}, hit {hit + 1}, sequence {RECORDED} to {target}"
+            last = stage.session.last_position(target)
+            expected = len(recorded_turn.tokens) - 1
+            findings.expect(last == expected, f"{place}: memory ends at position {last} instead of {expected}")
+            _continue(subject, stage, continued, target, place, findings)
 
 
 def _continue(

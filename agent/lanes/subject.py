@@ -9,21 +9,28 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from agent.contracts import RecordedContract
 from agent.engine.anatomy import Anatomy
 from agent.engine.contract import Contract
+from agent.engine.devices import choose_device
 from agent.engine.model import Model
 from agent.engine.session import Session, Shape
 from agent.engine.stage import Stage
 from agent.engine.transcript import Transcript, transcribe
 from agent.engine.wire import Array, WireType, carry
 from agent.header.reader import Header
+from agent.lanes.agreement import Agreement
 from agent.lanes.policy import CachePolicy, select_policy
 from agent.lanes.workload import Workload
 from agent.layer_kind import LayerKind
+from agent.package.manifest import Package
+from agent.package.materialise import materialise
+from agent.package.stage import StageParts
+from agent.package.write import Identity, write_package
 from agent.radix.index import RadixIndex
 from matrixgen.family import Family
 
@@ -36,11 +43,13 @@ class Expectations:
         family: the row.
         random_weights: the subject is a twin; policies about real weights are measured and not judged.
         recorded: the recorded contract of the architecture, if there is one.
+        projector: the row's projector on this machine; None where there is none.
     """
 
     family: Family
     random_weights: bool
     recorded: RecordedContract | None = None
+    projector: Path | None = None
 
 
 class Subject:
@@ -53,6 +62,7 @@ class Subject:
         self.threads = threads
         self._anatomies: dict[Shape, Anatomy] = {}
         self._references: dict[Workload, Transcript] = {}
+        self.crossings: dict[tuple[Workload, int], tuple[Agreement, bool]] = {}  # those of `agent.lanes.chained.cross`
 
     # -- what a fault may replace ----------------------------------------------------------------------------------------
 
@@ -63,6 +73,10 @@ class Subject:
     def stage(self, anatomy: Anatomy, start: int, end: int) -> Stage:
         """A fresh stage."""
         return Stage(anatomy, self.session(anatomy.shape), start, end)
+
+    def load_on_cpu(self) -> Model:
+        """The same file once more, on the CPU alone."""
+        return Model(self.model.path, choose_device("cpu"))
 
     def carry(self, values: Array, wire: WireType) -> Array:
         """What arrives over the wire."""
@@ -75,6 +89,14 @@ class Subject:
     def index(self, release: Callable[[Any], None]) -> RadixIndex[Any]:
         """An empty index of a prefix cache."""
         return RadixIndex(release)
+
+    def package(self, folder: Path) -> Package:
+        """The model as a layer package in `folder`."""
+        return write_package(self.model.path, folder, Identity(model_id=self.expectations.family.family))
+
+    def materialise(self, package: Package, stage: StageParts, path: Path) -> None:
+        """Put a stage of it together as a file that llama.cpp loads."""
+        materialise(package, stage, path, stand_ins=True)
 
     # -- shared by lanes -------------------------------------------------------------------------------------------------
 
@@ -94,7 +116,10 @@ class Subject:
 
     def anatomy(self, micro_batch: int) -> Anatomy:
         """Graphs and contract in contexts of this micro-batch."""
-        shape = self.shape(micro_batch)
+        return self.anatomy_in(self.shape(micro_batch))
+
+    def anatomy_in(self, shape: Shape) -> Anatomy:
+        """Graphs and contract in contexts of this shape."""
         if shape not in self._anatomies:
             self._anatomies[shape] = Anatomy(self.model, shape)
         return self._anatomies[shape]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_LINES = 10.0
 _MIB = 2**20
+_BAR_WIDTH = 16
 
 
 class PlainTransfers:
@@ -99,13 +100,14 @@ def show_transfers(stream: TextIO) -> Iterator[PlainTransfers | BarTransfers]:
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.table import Column
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
+    columns = (  # on a narrow terminal the name gives way, not the numbers
+        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        BarColumn(bar_width=_BAR_WIDTH),
+        DownloadColumn(binary_units=True, table_column=Column(no_wrap=True, min_width=14)),
+        TransferSpeedColumn(table_column=Column(no_wrap=True, min_width=9)),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
     )
-    with Progress(*columns, console=Console(file=stream), transient=True) as bars:
+    with Progress(*columns, console=Console(file=stream), transient=True, expand=True) as bars:
         yield BarTransfers(bars)

@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from agent.errors import AgentError, InfraError
+from agent.errors import AgentError, InfraError, ModelRefused
 from agent.lanes.result import LaneResult, Status
 from agent.runner.job import Job
 
 if TYPE_CHECKING:
+    from agent.engine.library import Library
     from agent.lanes.subject import Subject
 
 
@@ -45,23 +46,29 @@ def _end_with_parent() -> None:
 
 
 def _run(job: Job, events: TextIO) -> None:
-    from agent.digests import library_digests
     from agent.engine.devices import choose_device
     from agent.engine.library import load_library
     from agent.engine.model import Model
+    from agent.header.loadable import why_refused
     from agent.header.reader import read_model_header
     from agent.lanes.subject import DEFAULT_MICRO_BATCH, Expectations, Subject
 
     library = load_library()
     device = choose_device(job.device)
     header = read_model_header(job.model)
-    expectations = Expectations(family=job.family, random_weights=job.random_weights, recorded=job.recorded)
-    with Subject(Model(job.model, device), header, expectations, job.threads) as subject:
+    expectations = Expectations(
+        family=job.family, random_weights=job.random_weights, recorded=job.recorded, projector=job.projector
+    )
+    try:
+        model = Model(job.model, device)
+    except ModelRefused as error:
+        raise ModelRefused(f"{error}; {why_refused(header)}") from error
+    with Subject(model, header, expectations, job.threads) as subject:
         nodes = dict(subject.anatomy(DEFAULT_MICRO_BATCH).step(1).devices)
         _emit(
             events,
             event="loaded",
-            engine={"version": library.version, "libraries": library_digests(library.folder)},
+            engine=engine_facts(library),
             device={"name": device.name, "description": device.description, "backend": device.backend},
             nodes_by_device=nodes,
         )
@@ -70,6 +77,18 @@ def _run(job: Job, events: TextIO) -> None:
             started = time.perf_counter()
             result = _guarded(name, functools.partial(_check, subject, name, params))
             _emit(events, event="lane-finished", result=result.to_json() | {"seconds": time.perf_counter() - started})
+
+
+def engine_facts(library: Library) -> dict[str, Any]:
+    """What a receipt says of the libraries under test."""
+    from agent.digests import library_digests
+
+    return {
+        "version": library.version,
+        "libraries": library_digests(library.folder),
+        "build": library.build,
+        "followed_structs": library.followed,
+    }
 
 
 def _check(subject: Subject, name: str, params: Mapping[str, Any]) -> LaneResult:

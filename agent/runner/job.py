@@ -23,6 +23,7 @@ class Job:
         family: the manifest row.
         random_weights: the model is a twin.
         recorded: the recorded contract of the architecture, if there is one.
+        projector: the row's projector; None where it has none, and for a twin.
         lanes: (name, parameters) in the order in which they run; ``<fault>/<lane>`` runs a lane with a seeded fault.
     """
 
@@ -33,6 +34,7 @@ class Job:
     random_weights: bool
     recorded: RecordedContract | None
     lanes: tuple[tuple[str, Mapping[str, Any]], ...]
+    projector: Path | None = None
 
     def to_line(self) -> str:
         """As one line of JSON."""
@@ -45,6 +47,7 @@ class Job:
                 "random_weights": self.random_weights,
                 "recorded": self.recorded.to_json() if self.recorded else None,
                 "lanes": [[name, dict(params)] for name, params in self.lanes],
+                "projector": str(self.projector) if self.projector else None,
             }
         )
 
@@ -60,4 +63,5 @@ class Job:
             random_weights=data["random_weights"],
             recorded=RecordedContract.from_json(data["recorded"]) if data["recorded"] else None,
             lanes=tuple((name, params) for name, params in data["lanes"]),
+            projector=Path(data["projector"]) if data["projector"] else None,
         )

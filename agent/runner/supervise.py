@@ -21,11 +21,33 @@ from agent.lanes.result import LaneResult, Status
 from agent.runner.job import Job
 
 _ASSERT = re.compile(r"GGML_(?:ASSERT|ABORT).*|.*(?:terminate called|Assertion|fatal error).*")
+_LANE_SHARE = 0.5  # of the time of a leg that one lane may take
 _LOG_TAIL = 4000  # characters of the child's log that are kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """What a child has loaded.
+
+    Attributes:
+        engine: version of llama.cpp and digests of its libraries.
+        device: name, description and backend.
+        nodes_by_device: graph nodes that each device computed in one decode.
+    """
+
+    engine: Mapping[str, Any]
+    device: Mapping[str, Any]
+    nodes_by_device: Mapping[str, int]
+
+
+NOTHING_LOADED = Loaded(engine={}, device={}, nodes_by_device={})
 
 
 class Observer(Protocol):
     """Who is told how a leg gets on."""
+
+    def loaded(self, loaded: Loaded) -> None:
+        """The libraries and the model are loaded; again after a child died and another one went on."""
 
     def lane_started(self, lane: str) -> None:
         """A lane begins."""
@@ -40,67 +62,67 @@ class Outcome:
 
     Attributes:
         results: one for each lane of the job, in its order.
-        engine: version of llama.cpp and digests of its libraries; empty if it never loaded.
-        device: name, description and backend.
-        nodes_by_device: graph nodes that each device computed in one decode.
+        loaded: what its children loaded; empty if none of them got that far.
         log: the end of what native code wrote.
     """
 
     results: tuple[LaneResult, ...]
-    engine: Mapping[str, Any]
-    device: Mapping[str, Any]
-    nodes_by_device: Mapping[str, int]
-    log: str
+    loaded: Loaded = NOTHING_LOADED
+    log: str = ""
 
 
 def supervise(job: Job, observer: Observer, timeout_seconds: float) -> Outcome:
-    """Run `job` in children until every lane has a result: one that dies costs its lane only."""
+    """Run `job` in children until every lane has a result: one that dies or hangs costs its lane only.
+
+    A job without lanes is loaded all the same.
+
+    Args:
+        job: the battery.
+        observer: told what happens.
+        timeout_seconds: for all of it. One lane may take half of that, so that the others have their turn.
+    """
     results: dict[str, LaneResult] = {}
-    loaded: Mapping[str, Any] = {}
+    loaded = NOTHING_LOADED
     log = ""
     deadline = time.monotonic() + timeout_seconds
-    remaining = job.lanes
-    while remaining:
-        attempt = _Attempt(replace(job, lanes=remaining), observer, deadline)
+    remaining, more = job.lanes, True
+    while more:
+        attempt = _Attempt(replace(job, lanes=remaining), observer, deadline, _LANE_SHARE * timeout_seconds)
         attempt.run()
         results |= attempt.results
         loaded = attempt.loaded or loaded
         log = (log + attempt.log)[-_LOG_TAIL:]
         finished = [name for name, _ in remaining if name in results]
         remaining = tuple(lane for lane in remaining if lane[0] not in results)
+        more = bool(remaining)
         if remaining and (not finished or attempt.hopeless):
             for name, _ in remaining:
                 results[name] = attempt.unfinished(name)
                 observer.lane_finished(results[name])
             break
-    return Outcome(
-        results=tuple(results[name] for name, _ in job.lanes),
-        engine=loaded.get("engine", {}),
-        device=loaded.get("device", {}),
-        nodes_by_device=loaded.get("nodes_by_device", {}),
-        log=log,
-    )
+    return Outcome(results=tuple(results[name] for name, _ in job.lanes), loaded=loaded, log=log)
 
 
 class _Attempt:
     """One child and what it said."""
 
-    def __init__(self, job: Job, observer: Observer, deadline: float) -> None:
+    def __init__(self, job: Job, observer: Observer, deadline: float, lane_seconds: float) -> None:
         self._job = job
         self._observer = observer
         self._deadline = deadline
-        self._timed_out = False
+        self._lane_seconds = lane_seconds
+        self._timed_out = ""  # what was: the leg or the lane
         self._current: str | None = None
         self._stopped: tuple[Status, str] | None = None
         self._code = 0
         self.results: dict[str, LaneResult] = {}
-        self.loaded: Mapping[str, Any] = {}
+        self.loaded: Loaded | None = None
         self.log = ""
 
     @property
     def hopeless(self) -> bool:
         """True if another child would end the same way."""
-        return self._timed_out or self._stopped is not None
+        return self._timed_out == "leg" or self._stopped is not None
 
     def unfinished(self, lane: str) -> LaneResult:
         """The result of a lane that this child did not reach."""
@@ -119,12 +141,11 @@ class _Attempt:
                 start_new_session=True,
                 env=child_environment(),
             )
-            watchdog = threading.Timer(max(0.0, self._deadline - time.monotonic()), self._time_out, [child])
-            watchdog.start()
+            self._watch(child)
             try:
                 self._follow(child)
             finally:
-                watchdog.cancel()
+                self._watchdog.cancel()
                 _kill_group(child)
                 for pipe in filter(None, (child.stdin, child.stdout)):
                     with contextlib.suppress(BrokenPipeError):
@@ -144,6 +165,8 @@ class _Attempt:
         for line in child.stdout:
             if line.endswith("\n"):  # a child that is killed may leave half a line
                 self._take(json.loads(line))
+                self._watchdog.cancel()
+                self._watch(child)
         with contextlib.suppress(BrokenPipeError):
             child.stdin.close()
         child.wait()
@@ -151,7 +174,10 @@ class _Attempt:
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event["event"]
         if kind == "loaded":
-            self.loaded = event
+            self.loaded = Loaded(
+                engine=event["engine"], device=event["device"], nodes_by_device=event["nodes_by_device"]
+            )
+            self._observer.loaded(self.loaded)
         elif kind == "lane-started":
             self._current = event["lane"]
             self._observer.lane_started(event["lane"])
@@ -171,15 +197,23 @@ class _Attempt:
 
     def _cause_of_death(self, when: str) -> tuple[Status, str]:
         if self._timed_out:
-            return Status.INFRA, f"stopped by the time-out of the leg {when}"
+            return Status.INFRA, f"stopped by the time-out of the {self._timed_out} {when}"
         if self._code == -signal.SIGKILL:
             return Status.INFRA, f"killed by the system {when} (SIGKILL): most often out of memory"
         if self._code >= 0:
             return Status.INFRA, f"the child process ended {when} (exit code {self._code}): {last_words(self.log)}"
         return Status.FAIL, f"llama.cpp died {when} ({signal.Signals(-self._code).name}): {last_words(self.log)}"
 
-    def _time_out(self, child: subprocess.Popen[str]) -> None:
-        self._timed_out = True
+    def _watch(self, child: subprocess.Popen[str]) -> None:
+        """Begin to wait for the next event: a lane, or the loading before it, has its own limit inside that of the leg."""
+        left = max(0.0, self._deadline - time.monotonic())
+        what = "leg" if left <= self._lane_seconds else "lane"
+        self._watchdog = threading.Timer(min(left, self._lane_seconds), self._time_out, [child, what])
+        self._watchdog.daemon = True
+        self._watchdog.start()
+
+    def _time_out(self, child: subprocess.Popen[str], what: str) -> None:
+        self._timed_out = what
         _kill_group(child)
 
 

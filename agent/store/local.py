@@ -59,6 +59,8 @@ class Local:
                     said.add(source, fault)
         except StoreError as error:
             said.add(source, error)
+        except OSError as error:
+            said.add(source, f"store_permissions: {error.filename} cannot be looked at ({error.strerror})")
         if len(said.lines) == before:
             said.absent(source)
         return None

@@ -1,11 +1,12 @@
-"""Several pieces of a file at once, given back in their order, so that what is on the disk is always a beginning."""
+"""Several pieces of a file at once, passed on in their order as they arrive: what is on the disk is always a beginning."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from agent.errors import CutShort, RangeRefused
@@ -46,23 +47,60 @@ def _and_the_rest(
     if not as_asked or got != PIECE:  # it ignores ranges and sent all that it has
         return
     bounds = deque((at, min(at + PIECE, size)) for at in range(start + PIECE, size, PIECE))
-    with ThreadPoolExecutor(max_workers=CONNECTIONS) as pool:
-        running: deque[Future[bytes]] = deque()
+    running: deque[_Piece] = deque()
+    try:
+        while bounds or running:
+            while bounds and len(running) < CONNECTIONS:
+                running.append(_Piece(offer, *bounds.popleft(), patience))
+            yield from running[0].chunks()
+            running.popleft()
+    finally:
+        for piece in running:
+            piece.stop()
+
+
+class _Piece:
+    """Bytes `start` to `end` on their way, over a connection and in a thread of their own.
+
+    The thread is a daemon: whoever interrupts a download does not wait for a server that is slow or silent.
+    """
+
+    def __init__(self, offer: Remote, start: int, end: int, patience: Patience) -> None:
+        self._offer, self._start, self._end, self._patience = offer, start, end, patience
+        self._arrived: SimpleQueue[bytes | BaseException | None] = SimpleQueue()
+        self._stopped = threading.Event()
+        threading.Thread(target=self._fetch, daemon=True).start()
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield what arrives until the piece is whole; raises what ended it early, after all that came before."""
+        while (item := self._arrived.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def stop(self) -> None:
+        """Let the thread end with its next chunk."""
+        self._stopped.set()
+
+    def _fetch(self) -> None:
         try:
-            while bounds or running:
-                while bounds and len(running) < CONNECTIONS:
-                    running.append(pool.submit(_piece, offer, *bounds.popleft(), patience))
-                yield running.popleft().result()
-        finally:
-            for future in running:
-                future.cancel()
+            self._transfer()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the chunks are read
+            self._arrived.put(error)
+        else:
+            self._arrived.put(None)
 
-
-def _piece(offer: Remote, start: int, end: int, patience: Patience) -> bytes:
-    with offer.open(start, end) as stream:
-        if stream.start != start:
-            raise RangeRefused("ranges are answered at one time and ignored at another")
-        data = b"".join(watched(stream.chunks, patience))
-    if len(data) != end - start:
-        raise CutShort(f"a piece of {end - start} bytes ended after {len(data)}")
-    return data
+    def _transfer(self) -> None:
+        wanted, got = self._end - self._start, 0
+        with self._offer.open(self._start, self._end) as stream:
+            if stream.start != self._start:
+                raise RangeRefused("ranges are answered at one time and ignored at another")
+            for chunk in watched(stream.chunks, self._patience):
+                got += len(chunk)
+                if got > wanted:
+                    raise RangeRefused(f"more than the {wanted} bytes came that were asked for")
+                if self._stopped.is_set():
+                    return
+                self._arrived.put(chunk)
+        if got != wanted:
+            raise CutShort(f"a piece of {wanted} bytes ended after {got}")

@@ -52,6 +52,11 @@ class Root:
         return self.path / "stamps"
 
     @property
+    def builds(self) -> Path:
+        """Folder of the tickets: which archive is the build of which key."""
+        return self.path / "builds"
+
+    @property
     def models(self) -> Path:
         """Folder of the views."""
         return self.path / "models"
@@ -69,10 +74,10 @@ def open_root(path: Path) -> Root:
         StoreDenied: it cannot be made.
         NoSpace: the disk is full.
     """
-    path = path.expanduser().absolute()
-    if (path / TAG).is_file():
-        return Root(path=path, writable=os.access(path, os.W_OK))
     with disk_errors(path):
+        path = _absolute(path)
+        if (path / TAG).is_file():
+            return Root(path=path, writable=os.access(path, os.W_OK))
         if path.is_dir() and not os.access(path, os.W_OK):
             return Root(path=path, writable=False)
         if path.exists() and not path.is_dir():
@@ -93,6 +98,26 @@ def open_root(path: Path) -> Root:
             if not (path / TAG).is_file():
                 raise
     return Root(path=path, writable=True)
+
+
+def existing_root(path: Path) -> Root:
+    """Take `path` as it is where it is a store.
+
+    Raises:
+        NotAStore: it is none; nothing is made.
+        StoreDenied: it cannot be looked at.
+    """
+    with disk_errors(path):
+        if (_absolute(path) / TAG).is_file():
+            return open_root(path)
+    raise NotAStore(f"{path} carries no {TAG}, so it is no store: name one with --store or SKIPPY_STORE")
+
+
+def _absolute(path: Path) -> Path:
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError:  # ~ of a user that does not exist
+        return path.absolute()
 
 
 def require_tag(root: Root) -> None:

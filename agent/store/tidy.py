@@ -62,16 +62,18 @@ class Cleaning:
 def entries(root: Root) -> tuple[Entry, ...]:
     """All blobs, the one that was not used for longest first."""
     names = _names(root)
-    found = [
-        Entry(
-            sha256=blob.name,
-            size=blob.stat().st_size,
-            names=tuple(sorted(names.get(blob.name, ()))),
-            used=_last_use(root, blob),
-            leased=_leased(root, blob.name),
-        )
-        for blob in root.blobs()
-    ]
+    found = []
+    for blob in root.blobs():
+        with contextlib.suppress(FileNotFoundError):  # another process removed it meanwhile
+            found.append(
+                Entry(
+                    sha256=blob.name,
+                    size=blob.stat().st_size,
+                    names=tuple(sorted(names.get(blob.name, ()))),
+                    used=_last_use(root, blob),
+                    leased=_leased(root, blob.name),
+                )
+            )
     return tuple(sorted(found, key=lambda entry: (entry.used, entry.sha256)))
 
 
@@ -79,15 +81,18 @@ def verify(root: Root, stamps: Stamps, progress: Progress, *, patience: float) -
     """Hash every blob anew, whatever its stamp says. What is wrong goes to quarantine where this user may write.
 
     Returns:
-        Each blob with whether it is good.
+        Each blob with whether it is good; one that another process removed meanwhile is left out.
     """
     results = []
     for entry in entries(root):
-        blob = root.blob(entry.sha256)
-        stamps.forget(blob)
-        good = _is_good(root, stamps, entry, progress, patience)
-        if not good and root.writable:
-            quarantine(root, stamps, entry.sha256)
+        # with this lock nobody puts another file in its place between the look at it and the quarantine
+        with shared(root.lock(entry.sha256), patience=patience) if root.writable else contextlib.nullcontext():
+            stamps.forget(root.blob(entry.sha256))
+            good = _is_good(root, stamps, entry, progress)
+            if not good and not root.blob(entry.sha256).exists():
+                continue
+            if not good and root.writable:
+                quarantine(root, stamps, entry.sha256)
         results.append((entry, good))
     return tuple(results)
 
@@ -169,12 +174,11 @@ def _remove_leftovers(root: Root) -> int:
     return freed
 
 
-def _is_good(root: Root, stamps: Stamps, entry: Entry, progress: Progress, patience: float) -> bool:
+def _is_good(root: Root, stamps: Stamps, entry: Entry, progress: Progress) -> bool:
     blob = root.blob(entry.sha256)
     progress.begin(entry.sha256, "hash", 0, entry.size)
     try:
-        with shared(root.lock(entry.sha256), patience=patience) if root.writable else contextlib.nullcontext():
-            return stamps.sha256_of(blob, lambda count: progress.advance(entry.sha256, count)) == entry.sha256
+        return stamps.sha256_of(blob, lambda count: progress.advance(entry.sha256, count)) == entry.sha256
     except FileUnreadable:
         return False
     finally:

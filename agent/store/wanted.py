@@ -58,8 +58,37 @@ class Wanted:
         """The last part of the path."""
         return PurePosixPath(self.path).name
 
+    def fits(self, size: int) -> bool:
+        """Whether a file of so many bytes may be this one."""
+        return size == self.size
+
     def __str__(self) -> str:
         return f"{self.path} of {self.repo}@{self.revision[:12]}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sought:
+    """A small file that is looked for by its name alone, because nothing says what it holds; so it proves nothing by itself.
+
+    Attributes:
+        name: without folders.
+        most: bytes; a larger one is not read.
+    """
+
+    name: str
+    most: int
+
+    @property
+    def path(self) -> str:
+        """Where it stands: at the top."""
+        return self.name
+
+    def fits(self, size: int) -> bool:
+        """Whether a file of so many bytes may be this one."""
+        return 0 < size <= self.most
+
+    def __str__(self) -> str:
+        return self.name
 
 
 def wanted_files(artifact: Artifact) -> tuple[Wanted, ...]:

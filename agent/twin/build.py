@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from agent.errors import TwinBuildFailed, TwinNotStored
 from agent.twin.layout import Shape, stored_as
-from agent.twin.metadata import write_gguf
+from agent.twin.metadata import TOKENIZERS, write_gguf
 from agent.twin.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _TIMEOUT_SECONDS = 120
+_NO_TOKENIZER = "unknown tokenizer"  # what llama.cpp says of one that it does not have
 _QUANTISATION = ("*.scale", "*.input_scale")  # scales beside quantised weights; a twin has none
 _NUMBERS = re.compile(r"(\d+)")
 
@@ -101,15 +102,22 @@ def _library_digest() -> str:
 
 def _write(recipe: Recipe, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".twin-") as scratch:
-        shapes = _tensor_shapes(recipe, Path(scratch))
+        tokenizer = TOKENIZERS[0]
+        try:
+            shapes = _tensor_shapes(recipe, Path(scratch), tokenizer)
+        except TwinBuildFailed as error:
+            if _NO_TOKENIZER not in str(error):
+                raise
+            tokenizer = TOKENIZERS[1]
+            shapes = _tensor_shapes(recipe, Path(scratch), tokenizer)
         part = Path(scratch) / "twin.gguf"
-        write_gguf(part, recipe, _tensors(recipe, shapes))
+        write_gguf(part, recipe, _tensors(recipe, shapes), tokenizer)
         part.replace(path)
 
 
-def _tensor_shapes(recipe: Recipe, scratch: Path) -> dict[str, Shape]:
+def _tensor_shapes(recipe: Recipe, scratch: Path, tokenizer: str) -> dict[str, Shape]:
     meta, out = scratch / "metadata.gguf", scratch / "tensors.json"
-    write_gguf(meta, recipe)
+    write_gguf(meta, recipe, tokenizer=tokenizer)
     command = [sys.executable, "-m", "agent.twin.tensors", str(meta), str(out)]
     environment = {
         **os.environ,
@@ -142,7 +150,7 @@ def _tensor_shapes(recipe: Recipe, scratch: Path) -> dict[str, Shape]:
     )
 
 
-def _tensors(recipe: Recipe, shapes: dict[str, Shape]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+def _tensors(recipe: Recipe, shapes: dict[str, Shape]) -> Iterator[tuple[str, NDArray[np.float32 | np.int32]]]:
     from agent.twin.weights import fill
 
     for name in sorted(shapes, key=_natural):

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from agent.errors import NoRecipe
 from agent.twin.recipe import Recipe
 from agent.twin.recipes import FAMILY_GROUPS, GROUPS
+from agent.twin.without import WITHOUT_TWIN
 
 
 def _by_architecture() -> Mapping[str, Recipe]:
@@ -31,12 +32,14 @@ def recipe_for(architecture: str, *, family: str | None = None) -> Recipe:
     """The recipe of a family if it has one of its own, else that of its architecture.
 
     Raises:
-        NoRecipe: none exists; the message names the nearest architectures.
+        NoRecipe: none exists; the message says why there can be none, or names the nearest architectures.
     """
     own = FAMILY_RECIPES.get(family) if family is not None else None
     if own is not None and own.architecture == architecture:
         return own
     recipe = RECIPES.get(architecture)
+    if recipe is None and architecture in WITHOUT_TWIN:
+        raise NoRecipe(f"there is no twin of the architecture {architecture!r}: {WITHOUT_TWIN[architecture]}")
     if recipe is None:
         near = difflib.get_close_matches(architecture, RECIPES, n=3)
         hint = f"nearest: {', '.join(near)}" if near else f"there are recipes for: {', '.join(RECIPES)}"

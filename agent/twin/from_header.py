@@ -29,10 +29,16 @@ _LAYOUT_SCALARS = (
     "expert_shared_count",
     "full_attention_interval",
     "hash_layer_count",
+    "hrm.h_cycles",
+    "hrm.l_cycles",
+    "hrm.layers_per_stack",
     "interleave_moe_layer_step",
     "leading_dense_block_count",
     "moe_every_n_layers",
+    "num_loops",
 )
+# numbers a layer that are no sizes: llama.cpp knows certain ones only
+_LAYOUT_LISTS = ("attention.compress_ratios",)
 # present or absent as in the model; the twin's own size where it is present
 _OPTIONAL = ("attention.sliding_window",)
 
@@ -48,20 +54,23 @@ def recipe_of_header(header: Header) -> Recipe:
     """
     base = _nearest(header)
     n_layer = header.trunk_layers
+    kinds = layer_kinds_from_metadata(header)
     metadata = {name: _resized(value, base.n_layer, n_layer) for name, value in base.metadata.items()}
     for name in {*metadata, *_suffixes(header)}:
         value = header.metadata.get(header.key(name))
         if isinstance(value, tuple) and len(value) == header.block_count:
-            metadata[name] = _shrunk(value[:n_layer], base.metadata.get(name))
+            sized = value[:n_layer] if name in _LAYOUT_LISTS else _shrunk(value[:n_layer], base.metadata.get(name))
+            metadata[name] = sized
         elif name in _LAYOUT_SCALARS and isinstance(value, bool | int):
             metadata[name] = value
         elif name in (*_LAYOUT_SCALARS, *_OPTIONAL) and value is None:
             metadata.pop(name, None)
     metadata.pop("nextn_predict_layers", None)
-    kinds = layer_kinds_from_metadata(header)
+    if "block_count" in base.metadata:
+        metadata["block_count"] = n_layer
     return replace(
         base,
-        n_layer=n_layer,
+        n_layer=len(kinds) if kinds else n_layer,
         metadata=metadata,
         pattern="".join(_LETTERS[kind] for kind in kinds) if kinds else base.pattern[:1] * n_layer,
         source=f"header of {header.path.name}",

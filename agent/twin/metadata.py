@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def metadata_of(recipe: Recipe) -> dict[str, MetaValue]:
+# What llama.cpp names without an architecture, and the lists that it reads as numbers of 64 bits.
+_OF_NO_ARCHITECTURE = "xielu."
+_WIDE_LISTS = (".ple.layer_multipliers", ".ple.head_offsets", ".ple.head_vocab_sizes")
+
+
+# llama.cpp's own tokenizer for models without text, and what a llama.cpp that does not know it has in its place
+TOKENIZERS = ("test", "none")
+
+
+def metadata_of(recipe: Recipe, tokenizer: str = TOKENIZERS[0]) -> dict[str, MetaValue]:
     """All keys of the twin's header but `general.architecture`, in the order in which they are written."""
     entries: dict[str, MetaValue] = {
         "general.type": "model",
@@ -21,25 +30,31 @@ def metadata_of(recipe: Recipe) -> dict[str, MetaValue]:
         f"{recipe.architecture}.block_count": recipe.n_layer,
         f"{recipe.architecture}.vocab_size": recipe.vocabulary,
     }
-    entries.update({f"{recipe.architecture}.{key}": value for key, value in recipe.metadata.items()})
-    entries["tokenizer.ggml.model"] = "test"  # llama.cpp's own tokenizer for models without text
+    entries.update({_full_key(recipe.architecture, key): value for key, value in recipe.metadata.items()})
+    entries["tokenizer.ggml.model"] = tokenizer
     entries["tokenizer.ggml.tokens"] = [f"tok_{index}" for index in range(recipe.vocabulary)]
     entries["tokenizer.ggml.scores"] = [0.0] * recipe.vocabulary
     return entries
 
 
-def write_gguf(path: Path, recipe: Recipe, tensors: Iterable[tuple[str, NDArray[np.float32]]] = ()) -> None:
+def write_gguf(
+    path: Path,
+    recipe: Recipe,
+    tensors: Iterable[tuple[str, NDArray[np.float32 | np.int32]]] = (),
+    tokenizer: str = TOKENIZERS[0],
+) -> None:
     """Writes one GGUF: the recipe's metadata, then the tensors in the given order.
 
     Args:
         path: the file, overwritten.
         recipe: whose metadata is written.
         tensors: name and data; a data array's shape is the reverse of GGML's.
+        tokenizer: one of `TOKENIZERS`.
     """
     import gguf
 
     writer = gguf.GGUFWriter(path, recipe.architecture)
-    _add_entries(writer, metadata_of(recipe))
+    _add_entries(writer, metadata_of(recipe, tokenizer))
     for name, data in tensors:
         writer.add_tensor(name, data)
     writer.write_header_to_file()
@@ -48,7 +63,13 @@ def write_gguf(path: Path, recipe: Recipe, tensors: Iterable[tuple[str, NDArray[
     writer.close()
 
 
+def _full_key(architecture: str, key: str) -> str:
+    return key if key.startswith(_OF_NO_ARCHITECTURE) else f"{architecture}.{key}"
+
+
 def _add_entries(writer: Any, entries: Mapping[str, MetaValue]) -> None:
+    from gguf import GGUFValueType
+
     for key, value in entries.items():
         if isinstance(value, str):
             writer.add_string(key, value)
@@ -58,5 +79,7 @@ def _add_entries(writer: Any, entries: Mapping[str, MetaValue]) -> None:
             (writer.add_uint32 if value >= 0 else writer.add_int32)(key, value)
         elif isinstance(value, float):
             writer.add_float32(key, value)
+        elif key.endswith(_WIDE_LISTS):
+            writer.add_key_value(key, list(value), GGUFValueType.ARRAY, sub_type=GGUFValueType.UINT64)
         else:
             writer.add_array(key, list(value))

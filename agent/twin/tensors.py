@@ -10,21 +10,10 @@ import ctypes
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
-_MAX_DIMS = 4
-
-
-class _InitParams(ctypes.Structure):
-    """`struct gguf_init_params` of gguf.h."""
-
-    _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", ctypes.c_void_p))
-
-
-class _TensorHead(ctypes.Structure):
-    """`struct ggml_tensor` of ggml.h, up to the shape."""
-
-    _fields_ = (("type", ctypes.c_int), ("buffer", ctypes.c_void_p), ("ne", ctypes.c_int64 * _MAX_DIMS))
+from agent.binding.ggml import GgmlTensor, GgufInitParams
+from agent.binding.load import load_binding
+from agent.errors import AgentError
 
 
 def list_tensors(metadata: Path) -> list[tuple[str, tuple[int, ...]]]:
@@ -32,24 +21,15 @@ def list_tensors(metadata: Path) -> list[tuple[str, tuple[int, ...]]]:
 
     Raises:
         RuntimeError: llama.cpp refused the metadata; its reason is in the log on standard error.
+        EngineUnavailable, LayoutInvalid: llama.cpp cannot be loaded.
     """
-    from llama_cpp import llama_cpp as llama
-
-    library: Any = llama._lib  # noqa: SLF001 - the functions of ggml are not declared by the binding
-    for name, result, arguments in (
-        ("gguf_init_from_file", ctypes.c_void_p, [ctypes.c_char_p, _InitParams]),
-        ("gguf_free", None, [ctypes.c_void_p]),
-        ("ggml_get_name", ctypes.c_char_p, [ctypes.c_void_p]),
-        ("ggml_n_dims", ctypes.c_int, [ctypes.c_void_p]),
-    ):
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-
+    binding = load_binding()
+    llama, ggml = binding.llama, binding.ggml
     shapes: dict[str, tuple[int, ...]] = {}
 
     def record(tensor: int, _user_data: object) -> None:
-        head = _TensorHead.from_address(tensor)
-        shapes[library.ggml_get_name(tensor).decode()] = tuple(head.ne[: library.ggml_n_dims(tensor)])
+        head = GgmlTensor.from_address(tensor)
+        shapes[ggml.ggml_get_name(tensor).decode()] = tuple(head.ne[: ggml.ggml_n_dims(tensor)])
 
     @llama.llama_log_callback  # type: ignore[untyped-decorator]
     def log(level: int, text: bytes, _user_data: object) -> None:
@@ -58,7 +38,7 @@ def list_tensors(metadata: Path) -> list[tuple[str, tuple[int, ...]]]:
 
     llama.llama_log_set(log, ctypes.c_void_p(0))
     llama.llama_backend_init()
-    gguf = library.gguf_init_from_file(str(metadata).encode(), _InitParams(True, None))
+    gguf = ggml.gguf_init_from_file(str(metadata).encode(), GgufInitParams(True, None))
     if not gguf:
         raise RuntimeError(f"{metadata} is not a GGUF that llama.cpp reads")
     params = llama.llama_model_default_params()
@@ -68,7 +48,7 @@ def list_tensors(metadata: Path) -> list[tuple[str, tuple[int, ...]]]:
     if not model:
         raise RuntimeError("llama.cpp refused the metadata")
     llama.llama_model_free(model)
-    library.gguf_free(gguf)
+    ggml.gguf_free(gguf)
     return sorted(shapes.items())
 
 
@@ -77,7 +57,7 @@ def main(arguments: list[str]) -> int:
     metadata, out = (Path(argument) for argument in arguments)
     try:
         tensors = list_tensors(metadata)
-    except RuntimeError as error:
+    except (RuntimeError, AgentError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     out.write_text(json.dumps(tensors), encoding="utf-8")

@@ -30,8 +30,11 @@ _NEXT = 5  # the token that follows the prefix: any will do
 
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 _BOUNDARY = re.compile(r"^(\w*out\w*)-\d+$")
-# kimi-linear and plamo2 rename the tensors of their recurrent state when they build a graph
-_CACHE = re.compile(r"^(?:cache_|(?:conv_states_all|mamba_conv1d_state|mamba_ssm_states)-\d+$)")
+# deepseek4 has names of its own; kimi-linear and plamo2 rename the tensors of their recurrent state when they build a graph
+_CACHE = re.compile(
+    r"^(?:cache_|dsv4_\w+_state_\w+_l\d+$|(?:conv_states_all|mamba_conv1d_state|mamba_ssm_states)-\d+$)"
+)
+_NEVER = -1e38  # a logit below is one that the graph forbids: chameleon sets those of images to the least number
 _F32 = 0
 _OP_NONE = 0
 _POSITIONS = "inp_pos"
@@ -65,10 +68,11 @@ class Vitals:
         std: smallest and largest standard deviation of a position's logits.
         tokens: the greedy tokens of `DECODE_STEPS` steps.
         margin: smallest distance of the first logit to the second over those steps, in standard deviations.
-        repeats: the same logits, bit for bit, over repeats and over 1 to 4 threads.
+        repeats: the same logits, bit for bit, when the same is done again.
+        threads: the same logits, bit for bit, over 1 to 4 threads.
         boundary: largest absolute value of what a layer hands to the next.
-        layers: sensitivity of each layer to its weights being doubled.
-        caches: sensitivity of each tensor of the cache to being zeroed before the next token.
+        layers: sensitivity of each block of weights to them being larger by a twentieth.
+        caches: sensitivity of each tensor of the cache to being zeroed before the next token (of the next ones, the largest).
         restored: the next token's logits after export and import of the state are those without.
         first_token: sensitivity of the last logits of the prompt to another first token.
         position: sensitivity of the next token's logits to a position that is one too large (0 where none is read).
@@ -81,6 +85,7 @@ class Vitals:
     tokens: tuple[int, ...]
     margin: float
     repeats: bool
+    threads: bool
     boundary: float
     layers: Mapping[str, float]
     caches: Mapping[str, float]
@@ -192,6 +197,8 @@ class _Seen:
 
 
 def _change(one: Logits, other: Logits) -> float:
+    allowed = one > _NEVER
+    one, other = one[allowed], other[allowed]
     scale = float(np.std(one))
     return float(np.sqrt(np.mean((one.astype(np.float64) - other) ** 2)) / scale) if scale > 0 else 0.0
 
@@ -237,6 +244,8 @@ def _note_leaf(address: int, seen: _Seen) -> None:
         address = int(tensor.view_src)
         tensor = _Tensor.from_address(address)
     name = tensor.name.decode(errors="replace")
+    if 0 in tensor.ne:  # minimax-01 keeps no state of a convolution, but has a tensor for it
+        return
     if _CACHE.match(name):
         if address not in seen.caches.values():  # an indexer's cache may have the name of the main one
             seen.caches[name if name not in seen.caches else f"{name}#{len(seen.caches)}"] = address
@@ -264,7 +273,8 @@ def _layer_signs(bench: _Bench, seen: _Seen, prompt: list[int], reference: Logit
         weights = [
             tensor for name, tensor in seen.weights.items() if (found := _LAYER.match(name)) and int(found[1]) == layer
         ]
-        signs[str(layer)] = _change(reference, _perturbed(bench, weights, 1.05, prompt)) if weights else 0.0
+        if weights:  # a block that runs more than once is one layer of weights
+            signs[str(layer)] = _change(reference, _perturbed(bench, weights, 1.05, prompt))
     return signs
 
 
@@ -275,8 +285,9 @@ class _StateSigns:
     position: float
 
 
-def _state_signs(bench: _Bench) -> _StateSigns:
-    """What the next token's logits owe to each tensor of the cache and to the position, after a prefix."""
+def _state_signs(bench: _Bench, prefix: int, following: int) -> _StateSigns:
+    """What the next tokens' logits owe to each tensor of the cache and to the position, after a prefix."""
+    then = [_NEXT, *_prompt(bench, following - 1)]
     seen = _Seen({}, {}, {}, {})
     shift = 0
 
@@ -292,30 +303,33 @@ def _state_signs(bench: _Bench) -> _StateSigns:
         return False
 
     run = _Run(bench, watch=watch)
-    run.decode(_prompt(bench, PREFIX_TOKENS), 0)
+    run.decode(_prompt(bench, prefix), 0)
     state = run.state()
-    straight = run.decode([_NEXT], PREFIX_TOKENS)
+    straight = run.decode(then, prefix)
     run.restore(state)
-    base = run.decode([_NEXT], PREFIX_TOKENS)
+    base = run.decode(then, prefix)
     caches = {}
     for name, tensor in sorted(seen.caches.items()):
         run.restore(state)
         bench.write(tensor, np.zeros(bench.ggml.ggml_nbytes(tensor), np.uint8))
-        caches[name] = _change(base, run.decode([_NEXT], PREFIX_TOKENS))
+        zeroed = run.decode(then, prefix)
+        caches[name] = max(_change(one, other) for one, other in zip(base, zeroed, strict=True))
     run.restore(state)
     seen.inputs.clear()
     shift = 1
-    position = _change(base, run.decode([_NEXT], PREFIX_TOKENS))
+    position = _change(base, run.decode(then, prefix))
     run.close()
     return _StateSigns(caches, bool(np.array_equal(straight, base)), position)
 
 
-def measure(path: Path, *, tensors: bool = False) -> Vitals:
+def measure(path: Path, *, tensors: bool = False, prefix: int = PREFIX_TOKENS, following: int = 1) -> Vitals:
     """Measures a twin's file.
 
     Args:
         path: a GGUF with float32 weights, small: some hundred forwards are made.
         tensors: measure every weight too (slow).
+        prefix: tokens after which the caches are looked at.
+        following: tokens after the prefix whose logits show what the caches are worth; both together at most 256.
 
     Raises:
         RuntimeError: llama.cpp refuses the file or an operation.
@@ -328,20 +342,22 @@ def measure(path: Path, *, tensors: bool = False) -> Vitals:
         runs.append(_greedy(run, prompt))
         run.close()
     logits, greedy = runs[0]
-    steps = np.sort(logits[PROMPT_TOKENS - 1 : -1], axis=1)
-    deviations = logits.std(axis=1)
+    spoken = logits[:, logits[0] > _NEVER]
+    steps = np.sort(spoken[PROMPT_TOKENS - 1 : -1], axis=1)
+    deviations = spoken.std(axis=1)
     seen = _look(bench)
     reference = logits[:PROMPT_TOKENS]
     other = _Run(bench)
     changed = other.decode([prompt[0] % (bench.vocabulary - 2) + 1, *prompt[1:]], 0)
     other.close()
-    state = _state_signs(bench)
+    state = _state_signs(bench, prefix, following)
     return Vitals(
         finite=bool(np.isfinite(logits).all()),
         std=(float(deviations.min()), float(deviations.max())),
         tokens=tuple(greedy),
-        margin=float(((steps[:, -1] - steps[:, -2]) / logits[PROMPT_TOKENS - 1 : -1].std(axis=1)).min()),
-        repeats=all(np.array_equal(logits, again) for again, _ in runs[1:]),
+        margin=float(((steps[:, -1] - steps[:, -2]) / deviations[PROMPT_TOKENS - 1 : -1]).min()),
+        repeats=np.array_equal(logits, runs[1][0]),
+        threads=all(np.array_equal(logits, again) for again, _ in runs[2:]),
         boundary=seen.boundary,
         layers=_layer_signs(bench, seen, prompt, reference),
         caches=state.caches,
@@ -363,9 +379,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Vital signs of a twin, as JSON.")
     parser.add_argument("file", type=Path)
     parser.add_argument("--tensors", action="store_true", help="measure every weight too (slow)")
+    parser.add_argument("--prefix", type=int, default=PREFIX_TOKENS, help="tokens before the caches are looked at")
+    parser.add_argument("--following", type=int, default=1, help="tokens that show what the caches are worth")
     chosen = parser.parse_args(arguments)
     try:
-        vitals = measure(chosen.file, tensors=chosen.tensors)
+        vitals = measure(chosen.file, tensors=chosen.tensors, prefix=chosen.prefix, following=chosen.following)
     except RuntimeError as error:
         sys.stderr.write(f"{error}\n")
         return 1

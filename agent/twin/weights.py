@@ -19,10 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+Numbers = NDArray[np.float32 | np.int32]
 
 # Name patterns, the first that fits wins: (pattern, kind, a, b).
 #   spread: uniform in [a, b]     near: a + b * normal     matrix: a / sqrt(fan in) * normal
+#   ids: whole numbers, column c from [a * c, a * c + a), so that a row has no number twice
 _RULES: tuple[tuple[str, str, float, float], ...] = (
+    (r"ffn_gate_tid2eid\.weight$", "ids", 4.0, 0.0),  # the experts of each token: four times as many as are used
     (r"ssm_a$", "spread", -2.0, -0.1),  # decay of a state must be negative
     (r"ssm_d$", "near", 1.0, 0.2),
     (r"ssm_dt\.bias$", "spread", -4.0, -0.5),  # inverse softplus of a time step of 0.02 to 0.5
@@ -53,7 +56,7 @@ _SUM_MEAN = 4 * (2**16 - 1) // 2
 _SUM_STD = math.sqrt(4 * (2**32 - 1) / 12)
 
 
-def fill(name: str, shape: tuple[int, ...], *, seed: int = 0, gains: Mapping[str, float] | None = None) -> Floats:
+def fill(name: str, shape: tuple[int, ...], *, seed: int = 0, gains: Mapping[str, float] | None = None) -> Numbers:
     """The data of one tensor.
 
     Args:
@@ -63,10 +66,12 @@ def fill(name: str, shape: tuple[int, ...], *, seed: int = 0, gains: Mapping[str
         gains: factors for names that fit a shell pattern; the first that fits is used.
 
     Returns:
-        float32 array whose shape is the reverse of `shape`.
+        float32 array whose shape is the reverse of `shape`; int32 for a table of ids.
     """
     kind, a, b = next((kind, a, b) for pattern, kind, a, b in _COMPILED if pattern.search(name))
     count, key = math.prod(shape), f"{seed}/{name}"
+    if kind == "ids":
+        return _ids(key, int(a), shape).reshape(shape[::-1])
     if kind == "spread":
         data = np.float32(a) + _uniform(key, count) * np.float32(b - a)
     elif kind == "near":
@@ -83,6 +88,13 @@ def _words(key: str, count: int) -> NDArray[np.uint64]:
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:16])
     words: NDArray[np.uint64] = np.random.PCG64(np.random.SeedSequence(seed)).random_raw(count)
     return words
+
+
+def _ids(key: str, choices: int, shape: tuple[int, ...]) -> NDArray[np.int32]:
+    picked = (_words(key, math.prod(shape)) >> np.uint64(40)) % np.uint64(choices)
+    columns = np.arange(math.prod(shape), dtype=np.int64) % shape[0]
+    ids: NDArray[np.int32] = (picked.astype(np.int64) + choices * columns).astype(np.int32)
+    return ids
 
 
 def _uniform(key: str, count: int) -> Floats:

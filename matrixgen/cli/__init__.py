@@ -9,123 +9,17 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-import click
-
-from matrixgen import __version__
-from matrixgen.errors import ManifestInvalid, MatrixgenError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-CLOSED_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
-#: Command -> module of this package that holds it.
-COMMANDS = {
-    "emit": "planning",
-    "plan": "planning",
-    "keys": "planning",
-    "diff": "planning",
-    "explain": "looking",
-    "costs": "looking",
-    "inventory": "looking",
-    "download-commands": "looking",
-    "schema": "looking",
-    "validate": "checking",
-    "review": "checking",
-    "tombstones": "checking",
-    "move": "editing",
-    "add": "editing",
-    "fmt": "editing",
-    "pin": "editing",
-}
-
-
-class LazyCommands(dict[str, click.Command]):
-    """Commands by name; one is imported when it is looked up."""
-
-    def __missing__(self, name: str) -> click.Command:
-        command: click.Command = getattr(import_module(f"matrixgen.cli.{COMMANDS[name]}"), name.replace("-", "_"))
-        self[name] = command
-        return command
-
-    def __iter__(self) -> Any:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
-
-    def __contains__(self, name: object) -> bool:
-        return name in COMMANDS
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The command, or `default` where there is none of that name."""
-        return self[name] if name in COMMANDS else default
-
-    def items(self) -> Any:
-        """All commands, loaded."""
-        return {name: self[name] for name in COMMANDS}.items()
-
-    def values(self) -> Any:
-        """All commands, loaded."""
-        return {name: self[name] for name in COMMANDS}.values()
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="matrixgen")
-@click.pass_context
-def cli(context: click.Context) -> None:
-    """Turn the tier manifest and the llama.cpp pin into plans and GitHub Actions job matrices."""
-    if os.environ.get("NO_COLOR"):
-        context.color = False
-
-
-cli.commands = LazyCommands()
-
-
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code. Every refusal becomes a message on standard error."""
-    try:
-        result = cli.main(
-            args=None if arguments is None else list(arguments), prog_name="matrixgen", standalone_mode=False
-        )
-    except ManifestInvalid as error:
-        from matrixgen import report
-
-        click.echo(report.findings_text(error.findings), err=True)
-        click.echo(f"{click.style('error', fg='red', bold=True)}: {error}", err=True)
-        return error.exit_code
-    except MatrixgenError as error:
-        click.echo(f"{click.style('error', fg='red', bold=True)}: {_printable(str(error))}", err=True)
-        return error.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except click.Abort:
-        click.echo("interrupted", err=True)
-        return 130
-    except SystemExit as error:
-        return error.code if isinstance(error.code, int) else 1
-    except BrokenPipeError:
-        # The reader went away (`| head`); point stdout elsewhere so that the interpreter does not complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED_PIPE
-    return result if isinstance(result, int) else 0
-
-
-def _printable(text: str) -> str:
-    """`text` without what could command a terminal or a workflow: a path or a word of the user may hold anything."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def main() -> None:
     """Entry point of the console script.
 
-    A command is over in a moment, so garbage is not collected, and the interpreter is not taken apart at the end: both would
-    take as long as the planning itself.
+    A command is over in a moment, so garbage is not collected, not even while click is imported, and the interpreter is not
+    taken apart at the end: both would take as long as the planning itself.
     """
     gc.disable()
+    from matrixgen.cli.group import CLOSED_PIPE, run
+
     code = run()
     try:
         sys.stdout.flush()

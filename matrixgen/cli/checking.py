@@ -23,7 +23,7 @@ FORMAT_HELP = "text: for people. github: annotations of a workflow. sarif: for c
 @click.option("--format", "output_format", type=FORMATS, default="text", show_default=True, help=FORMAT_HELP)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def validate(root: Path | None, output_format: str, as_json: bool) -> None:
-    """Check all manifest files and report everything that is wrong, at once."""
+    """Check all manifest files, report everything at once."""
     from matrixgen import report
     from matrixgen.edit import form_finding
     from matrixgen.errors import ManifestInvalid
@@ -52,7 +52,10 @@ def validate(root: Path | None, output_format: str, as_json: bool) -> None:
 )
 @manifests_option
 def review(root: Path | None, telemetry: Path, share: float) -> None:
-    """Compare the tiers with what is served, and print the commands that would bring them together."""
+    """Compare the tiers with what is served.
+
+    Prints the `move` commands that would bring them together.
+    """
     from matrixgen import report
     from matrixgen import review as reviews
     from matrixgen.errors import InvalidValue, ManifestUnreadable
@@ -82,7 +85,10 @@ def review(root: Path | None, telemetry: Path, share: float) -> None:
 @click.option("--format", "output_format", type=FORMATS, default="text", show_default=True, help=FORMAT_HELP)
 @manifests_option
 def tombstones(root: Path | None, paths: tuple[Path, ...], release_notes: bool, output_format: str) -> None:
-    """Find what must still go before dropped families are gone: patches, capability tables."""
+    """Find what still serves dropped families.
+
+    Searches patches and capability tables of the product.
+    """
     from matrixgen import tombstones as stones
 
     if release_notes:

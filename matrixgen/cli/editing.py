@@ -17,7 +17,7 @@ TIERS = click.Choice(["1", "2", "3", "null"])
 @click.option("--tier", required=True, type=TIERS, help="The new tier; null is in no tier.")
 @manifests_option
 def move(family: str, tier: str, root: Path | None) -> None:
-    """Move FAMILY to another tier: one line of families.json changes."""
+    """Move FAMILY to another tier: one line changes."""
     from matrixgen import edit
 
     where = _root(root)
@@ -47,7 +47,7 @@ def move(family: str, tier: str, root: Path | None) -> None:
 @click.option("--notes", default="", help="What else a maintainer should know.")
 @manifests_option
 def add(root: Path | None, family: str, **given: Any) -> None:
-    """Add a row for FAMILY: one line of families.json is new, in its place."""
+    """Add a row for FAMILY: one line is new, in its place."""
     from matrixgen import edit
     from matrixgen.rows import new_row
 
@@ -61,7 +61,10 @@ def add(root: Path | None, family: str, **given: Any) -> None:
 @click.option("--check", is_flag=True, help="Change nothing; exit 1 when something would change.")
 @manifests_option
 def fmt(check: bool, root: Path | None) -> None:
-    """Write families.json in canonical form: one family a line, fixed key order, sorted by name."""
+    """Write families.json in canonical form.
+
+    One family a line, fixed key order, sorted by name.
+    """
     from matrixgen import edit
     from matrixgen.files import write_atomically
 
@@ -88,7 +91,7 @@ def fmt(check: bool, root: Path | None) -> None:
 @click.option("--check", is_flag=True, help="With --upstream: change nothing, exit 1 when the pin differs.")
 @manifests_option
 def pin(root: Path | None, commit: str | None, upstream: Path | None, check: bool, **given: Any) -> None:
-    """Print the pin, or set it: COMMIT, patch queue, versions."""
+    """Print the pin, or set it: COMMIT, patches, versions."""
     from matrixgen import pinning
 
     where = _root(root)
@@ -111,7 +114,7 @@ def pin(root: Path | None, commit: str | None, upstream: Path | None, check: boo
     )
     for name in ("commit", "version", "toolchain_epoch", "cache_version"):
         old, new = getattr(before, name), getattr(after, name)
-        click.echo(f"{name.ljust(16)}{new}" + ("" if old == new else f"  (was {old})"))
+        click.echo(f"{name.ljust(16)}{new or 'none'}" + ("" if old == new else f"  (was {old or 'none'})"))
     changed = "" if before.patches == after.patches else f"  (was {len(before.patches)})"
     click.echo(f"{'patches'.ljust(16)}{len(after.patches)}{changed}")
 

@@ -14,7 +14,10 @@ from matrixgen.cli.options import PATH, load, manifests_option, tell_left_out
 @click.argument("family")
 @manifests_option
 def explain(root: Path | None, family: str) -> None:
-    """Say why FAMILY is planned as it is: line, rule, machines, keys, for every event."""
+    """Say why FAMILY is planned as it is.
+
+    The line of the manifest, the reason, the machines that hold it, and for every event the legs, lanes and keys.
+    """
     from matrixgen.explain import explain as text
     from matrixgen.manifest import read_documents
 
@@ -45,7 +48,10 @@ def costs(root: Path | None, timings: Path) -> None:
 @click.option("--priority", type=click.Choice(["p0", "p1", "p2"]), help="List this priority only.")
 @manifests_option
 def inventory(root: Path | None, llama_src: Path, gate: bool, missing_only: bool, priority: str | None) -> None:
-    """Join the models of a llama.cpp checkout with the manifest: every model file must have a row."""
+    """Join the models of llama.cpp with the manifest.
+
+    Every model file of the checkout must have a row, and every row of tier 1 or 2 its model file.
+    """
     from matrixgen import report
     from matrixgen.inventory import take_inventory
     from matrixgen.manifest import read_documents
@@ -70,7 +76,7 @@ def inventory(root: Path | None, llama_src: Path, gate: bool, missing_only: bool
 @click.option("--priority", type=click.Choice(["p0", "p1", "p2"]), help="Only this priority.")
 @manifests_option
 def download_commands(root: Path | None, tiers: tuple[int, ...], priority: str | None, **options: Any) -> None:
-    """Print `hf download` lines with the exact revision of every file."""
+    """Print `hf download` lines with exact revisions."""
     from matrixgen.downloads import download_lines
     from matrixgen.errors import NothingSelected
     from matrixgen.plan import select
@@ -88,7 +94,7 @@ def download_commands(root: Path | None, tiers: tuple[int, ...], priority: str |
 @click.command()
 @click.argument("name", required=False, metavar="[NAME]")
 def schema(name: str | None) -> None:
-    """Print the JSON Schema of a file; without NAME, list them."""
+    """Print a file's JSON Schema; without NAME, list them."""
     import json
 
     from matrixgen import schema as schemas

@@ -110,7 +110,10 @@ def _missing(plan: Plan, folder: Path) -> set[str]:
 @selection_options
 @click.option("-o", "--output", metavar="FILE", type=PATH, help="Write here. [default: print]")
 def plan(root: Path | None, output: Path | None, **selection: Any) -> None:
-    """Write the whole plan: every leg that must report, with all digests."""
+    """Print or write the whole plan.
+
+    It holds every leg that must report, with all digests.
+    """
     from matrixgen import report
     from matrixgen.planfile import plan_text, write_plan
 
@@ -130,7 +133,10 @@ def plan(root: Path | None, output: Path | None, **selection: Any) -> None:
 @click.option("--name", metavar="NAME", default="corpus", show_default=True, help="Name of the set, for --corpus.")
 @click.option("--os", "system", metavar="OS", default="linux", show_default=True, help="System, for --corpus.")
 def keys(root: Path | None, why: bool, corpus: tuple[Path, ...], name: str, system: str, **selection: Any) -> None:
-    """Print the build keys and the model-cache keys of an event, or the key of a corpus."""
+    """Print the build keys and model-cache keys of an event.
+
+    With --corpus, the key of text files instead.
+    """
     from matrixgen import report
     from matrixgen.keys import corpus_key, plan_keys
 

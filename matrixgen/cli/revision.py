@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -79,7 +78,7 @@ def _plan_at(manifest: Manifest, commit: str, selection: dict[str, Any]) -> Plan
 
     try:
         old = manifest_at(manifest.root, commit)
-        return build_plan(replace(old, root=manifest.root), **{**selection, "families": (), "allow_empty": True})
+        return build_plan(old._replace(root=manifest.root), **{**selection, "families": (), "allow_empty": True})
     except MatrixgenError as error:
         click.echo(f"every leg counts as affected: {error}", err=True)
         return None

@@ -31,6 +31,13 @@ def test_a_tensor_that_crosses_several_cuts_keeps_its_layer() -> None:
     assert describe(made).frontier == ("l_out-{k-1}", "side-0")
 
 
+def test_the_words_after_a_layer_are_kept() -> None:
+    """A copy of what a layer made crosses, twice at one cut: relative to the cut like any other."""
+    cuts = tuple(Cut(k, (Crossing(f"l_out-{k - 1} (copy)", k - 1, "f32", 8),) * 2, False, ()) for k in (1, 2, 3))
+    made = Contract(state=(A,) * 4, caches=(("k",),) * 4, cuts=cuts)
+    assert describe(made).frontier == ("l_out-{k-1} (copy)",)
+
+
 def test_illegal_cuts_and_token_ids_are_recorded() -> None:
     """What forbids cuts, and text that crosses, are facts of the record; illegal cuts add nothing to the frontier."""
     cuts = (

@@ -1,10 +1,10 @@
 """Times the store against curl and sha256sum on the loopback: what to compare are the ratios.
 
-Usage: python tests/bench/bench_store.py [--megabytes 512] [--repeats 3] [--folder DIR]
+Usage: python tests/bench/bench_store.py [--megabytes 512] [--repeats 5] [--folder DIR]
 
-A server of this machine, in a process of its own, sends a file of random bytes. Measured, the best of N rounds each:
-curl to a file; sha256sum of it; both one after the other; the store (download, hash, fsync, rename, link); the store again with
-all in it; and the store's hash against sha256sum on a file that is in the page cache.
+A server of this machine, in a process of its own, sends a file of random bytes. Each round runs in turn: curl to a file;
+sha256sum of it; the store (download, hash, fsync, rename, link); the store again with all in it; and the store's hash of a file
+that is in the page cache. Ratios are made within a round, since the speed of a shared machine moves between them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -50,22 +51,18 @@ def serve_file(path: str, pipe: multiprocessing.connection.Connection) -> None:
         pipe.recv()
 
 
-def best(repeats: int, call: Callable[[], object], prepare: Callable[[], object] = lambda: None) -> float:
-    """Shortest time of a call in seconds; `prepare` runs before each and is not counted."""
-    times = []
-    for _ in range(repeats):
-        prepare()
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def seconds_of(call: Callable[[], object]) -> float:
+    """How long a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=512)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where to write; on the disk that is to be measured")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
@@ -90,10 +87,6 @@ def measure(folder: Path, megabytes: int, repeats: int) -> None:
     def run_sha256sum() -> None:
         subprocess.run(["sha256sum", copy], check=True, stdout=subprocess.DEVNULL)
 
-    def run_both() -> None:
-        run_curl()
-        run_sha256sum()
-
     def fetch() -> None:
         store = Store(root=open_root(folder / "store"), sources=parse_sources([f"hub:{address}"]), floor=0)
         with store.lend([wanted]):
@@ -104,27 +97,27 @@ def measure(folder: Path, megabytes: int, repeats: int) -> None:
         os.sync()
 
     fetch()  # so that nothing is imported while it is measured
-    curl = best(repeats, run_curl, os.sync)
-    sha256sum = best(repeats, run_sha256sum)
-    both = best(repeats, run_both, os.sync)
-    cold = best(repeats, fetch, empty)
-    warm = best(repeats, fetch)
-    hashing = best(repeats, lambda: Stamps(None).sha256_of(copy))
+    rounds = []
+    for _ in range(repeats):
+        empty()
+        seconds = {"curl": seconds_of(run_curl), "sha256sum": seconds_of(run_sha256sum)}
+        seconds["store, empty: download, hash, fsync"] = seconds_of(fetch)
+        seconds["store, all there"] = seconds_of(fetch)
+        seconds["store's hash of a cached file"] = seconds_of(lambda: Stamps(None).sha256_of(copy))
+        rounds.append(seconds)
     here.send("enough")
     server.join()
-    rows = [
-        ("curl", curl, both),
-        ("sha256sum", sha256sum, both),
-        ("curl, then sha256sum", both, both),
-        ("store, empty: download, hash, fsync", cold, both),
-        ("store, all there", warm, both),
-        ("store's hash of a cached file (ratio to sha256sum)", hashing, sha256sum),
-    ]
-    sys.stdout.write(f"{megabytes} MiB, best of {repeats}\n\n| what | seconds | MiB/s | ratio |\n|---|---|---|---|\n")
-    sys.stdout.writelines(
-        f"| {what} | {seconds:.3f} | {megabytes / seconds:.0f} | {seconds / base:.3f} |\n"
-        for what, seconds, base in rows
-    )
+    sys.stdout.write(f"{megabytes} MiB, medians of {repeats} rounds; ratios are of one round each\n\n")
+    sys.stdout.write("| what | seconds | / (curl + sha256sum) | / sha256sum |\n|---|---|---|---|\n")
+    for what in rounds[0]:
+        values = [
+            statistics.median(column)
+            for column in zip(
+                *((r[what], r[what] / (r["curl"] + r["sha256sum"]), r[what] / r["sha256sum"]) for r in rounds),
+                strict=True,
+            )
+        ]
+        sys.stdout.write(f"| {what} | {values[0]:.3f} | {values[1]:.3f} | {values[2]:.3f} |\n")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from matrixgen import cli
+from matrixgen.cli.group import run as run_command
 from matrixgen.manifest import Manifest, load_manifest
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
     def call(*arguments: str) -> Result:
         capsys.readouterr()
-        code = cli.run(list(arguments))
+        code = run_command(list(arguments))
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
         return Result(code=code, out=captured.out, err=captured.err)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,8 @@ TIMES = HERE / "measured.json"
 def many(manifest: Manifest, count: int, notes: str = "") -> Plan:
     """A plan of `count` legs of made-up families."""
     base = manifest.family("mamba")
-    families = tuple(dataclasses.replace(base, family=f"family-{n:05d}", notes=notes) for n in range(count))
-    return build_plan(dataclasses.replace(manifest, families=families), event="llama-bump", tiers=[1], allow_empty=True)
+    families = tuple(base._replace(family=f"family-{n:05d}", notes=notes) for n in range(count))
+    return build_plan(manifest._replace(families=families), event="llama-bump", tiers=[1], allow_empty=True)
 
 
 def write_receipt(

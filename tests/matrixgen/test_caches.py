@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,7 +71,7 @@ def test_too_much_for_the_quota(edit: Edit, largest: float, budget: float, sever
 
 def test_prefix_is_data(fixed: Manifest) -> None:
     """The first word of all keys comes from caches.json."""
-    other = dataclasses.replace(fixed, caches=fixed.caches._replace(prefix="acme"))
+    other = fixed._replace(caches=fixed.caches._replace(prefix="acme"))
     plan = build_plan(other, event="llama-bump", families=["mamba"])
     assert plan.legs[0].build_key.startswith("acme-")
     assert str(plan.legs[0].model_key).startswith("acme-linux-skippy-ci-mamba-models-")

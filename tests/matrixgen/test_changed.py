@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -57,12 +58,16 @@ def test_nothing_changed_is_nothing_selected(run: Run, repository: Path) -> None
 
 
 def test_a_moved_line_affects_its_family(run: Run, repository: Path) -> None:
-    """Only the legs of the row, uncommitted or not; the others are told as left out."""
+    """Only the legs of the row, uncommitted or not; the others are told, once for all that share the reason."""
     run("move", "mamba", "--tier", "2", "--manifests", str(repository))
     result = emitted(run, repository)
     assert ids(result) == {"mamba@cpu"}
     assert "mamba@cpu: the row changed: tier; lanes dropped" in result.err
-    assert "kimi-linear: cpu: not affected by the changes since" in result.err.replace("\x1b[33m", "")
+    lines = result.err.replace("\x1b[33m", "").replace("\x1b[0m", "").splitlines()
+    head = next(number for number, line in enumerate(lines) if "not affected" in line)
+    assert re.fullmatch(r"  15 families: cpu: not affected by the changes since [0-9a-f]{12}", lines[head])
+    assert "kimi-linear" in lines[head + 1].strip().split(", ")
+    assert sum("not affected" in line for line in lines) == 3  # one for each backend
 
 
 @pytest.mark.parametrize(

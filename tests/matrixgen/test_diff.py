@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -25,8 +24,8 @@ MANIFEST = load_manifest(FIXED)
 
 def moved(name: str, tier: int | None) -> Manifest:
     """The fixed manifest with one family in another tier."""
-    rows = tuple(dataclasses.replace(f, tier=tier) if f.family == name else f for f in MANIFEST.families)
-    return dataclasses.replace(MANIFEST, families=rows)
+    rows = tuple(f._replace(tier=tier) if f.family == name else f for f in MANIFEST.families)
+    return MANIFEST._replace(families=rows)
 
 
 def differences(after: Manifest, event: str = "release") -> PlanDiff:
@@ -71,7 +70,7 @@ def test_a_move_to_tier_2() -> None:
 def test_a_new_pin_changes_every_leg() -> None:
     """A patch edit changes all build keys and names the patch."""
     patches = (Patch("0001-first.patch", "c" * 64), MANIFEST.pin.patches[1])
-    other = dataclasses.replace(MANIFEST, pin=MANIFEST.pin._replace(patches=patches))
+    other = MANIFEST._replace(pin=MANIFEST.pin._replace(patches=patches))
     diff = differences(other)
     assert diff.pin == ("patch 0001-first.patch edited",)
     assert len(diff.changed) == len(build_plan(MANIFEST, event="release").legs)
@@ -90,7 +89,7 @@ def test_a_new_pin_changes_every_leg() -> None:
 )
 def test_every_part_of_the_pin_is_told(change: dict[str, Any], words: str) -> None:
     """Commit, patches, versions: each is a line."""
-    diff = differences(dataclasses.replace(MANIFEST, pin=MANIFEST.pin._replace(**change)))
+    diff = differences(MANIFEST._replace(pin=MANIFEST.pin._replace(**change)))
     assert any(line.startswith(words) for line in diff.pin)
 
 

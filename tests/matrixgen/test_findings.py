@@ -46,7 +46,7 @@ def test_every_entry_is_whole(id_: str) -> None:
     assert not entry.title.endswith(".")
     assert entry.why.endswith(".")
     assert entry.fix.endswith(".")
-    from matrixgen.cli import COMMANDS
+    from matrixgen.cli.group import COMMANDS
 
     assert entry.command in COMMANDS
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shlex
 from collections.abc import Callable
@@ -74,10 +73,10 @@ def test_an_architecture_that_is_not_known(fixed: Manifest, checkout: Path) -> N
 def test_the_gate(fixed: Manifest, checkout: Path) -> None:
     """A P0 or P1 row without evidence is a warning, with --gate an error; a tombstone is no longer asked."""
     rows = tuple(
-        dataclasses.replace(f, priority="p0", status="needs_candidate") if f.family in ("mamba", "gpt2") else f
+        f._replace(priority="p0", status="needs_candidate") if f.family in ("mamba", "gpt2") else f
         for f in fixed.families
     )
-    manifest = dataclasses.replace(fixed, families=rows)
+    manifest = fixed._replace(families=rows)
     for gate, severity in ((False, "warning"), (True, "error")):
         problems = take_inventory(manifest, checkout, gate=gate).problems
         said = [(p.severity, p.message.split()[0]) for p in problems if p.id == "MG042"]

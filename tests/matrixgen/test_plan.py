@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -113,6 +112,15 @@ def test_cache_lane_follows_shape(fixed: Manifest, name: str, owed: str, not_owe
     assert not_owed not in names
 
 
+@pytest.mark.parametrize("event", ["llama-bump", "patch-edit", "pull-request", "release", "manual-full"])
+def test_full_batteries_sweep_every_cut(live: Manifest, event: str) -> None:
+    """F10: every family of tier 1 that can be split owes all of its legal cuts, first, middle and last ones among them."""
+    legs = build_plan(live, event=event, tiers=[1]).legs
+    swept = {leg.id: lane.params["cuts"] for leg in legs for lane in leg.lanes if lane.name == "boundary-sweep"}
+    assert swept == {leg.id: "all" for leg in legs if leg.family.shape != "encoder"}
+    assert swept
+
+
 def test_encoders_owe_inspection_only(live: Manifest) -> None:
     """An encoder has no causal split: inspect and cache-policy, whatever the battery."""
     for tiers in live.batteries.events.values():
@@ -203,10 +211,8 @@ def test_empty_plan_when_asked(fixed: Manifest) -> None:
 def test_moving_one_family_changes_only_its_legs(fixed: Manifest) -> None:
     """A9: ids are stable; other legs stay what they were."""
     before = {leg.id: leg for leg in build_plan(fixed, event="release").legs}
-    moved = tuple(
-        dataclasses.replace(family, tier=2) if family.family == "mamba" else family for family in fixed.families
-    )
-    after = {leg.id: leg for leg in build_plan(dataclasses.replace(fixed, families=moved), event="release").legs}
+    moved = tuple(family._replace(tier=2) if family.family == "mamba" else family for family in fixed.families)
+    after = {leg.id: leg for leg in build_plan(fixed._replace(families=moved), event="release").legs}
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     assert changed
     assert {key.split("@")[0] for key in changed} == {"mamba"}
@@ -227,7 +233,7 @@ def test_plan_file_round_trip(fixed: Manifest, tmp_path: Path) -> None:
 
 def test_digest_ignores_the_order_of_manifest_rows(fixed: Manifest) -> None:
     """The plan is sorted, so rows in another order give the same plan."""
-    shuffled = dataclasses.replace(fixed, families=tuple(reversed(fixed.families)))
+    shuffled = fixed._replace(families=tuple(reversed(fixed.families)))
     assert build_plan(shuffled, event="release").digest == build_plan(fixed, event="release").digest
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,4 +104,4 @@ def test_the_nearer_entry_counts(fixed: Manifest) -> None:
     both = [Quarantined("a", None, "all", "o/r#1", "2099-01-01"), Quarantined("a", "cpu", "one", "o/r#2", "2099-01-01")]
     found = [Quarantine(both).of("a", backend) for backend in ("cpu", "cuda")]
     assert [entry.reason for entry in found if entry] == ["one", "all"]
-    assert dataclasses.replace(fixed, quarantine=()).quarantine == ()
+    assert fixed._replace(quarantine=()).quarantine == ()

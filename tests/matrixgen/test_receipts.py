@@ -37,8 +37,20 @@ def test_times_of_receipts_are_used(fixed: Manifest, tmp_path: Path) -> None:
     assert legs["jamba@cpu" if "jamba@cpu" in legs else "kimi-linear@cpu"].source == "model"
 
 
-def test_only_a_measured_leg_can_raise_its_time_out(fixed: Manifest, tmp_path: Path) -> None:
-    """The model is too rough to decide when to give up; a measured leg gets twice its time, up to GitHub's limit."""
+@pytest.mark.parametrize("event", ["llama-bump", "nightly", "radix-cache", "release", "manual-full"])
+def test_no_leg_is_stopped_before_it_is_expected_to_end(live: Manifest, event: str) -> None:
+    """The model can raise a time-out and never lowers one: it is the battery's, or the estimate, up to GitHub's limit."""
+    by_tier = live.batteries.events[event]
+    for leg in build_plan(live, event=event).legs:
+        assert leg.family.tier is not None
+        battery = by_tier[leg.family.tier].timeout.minutes(leg.size)
+        expected = -(-leg.estimate.seconds // 60)
+        hosted = "self-hosted" not in leg.runs_on
+        assert leg.timeout_minutes == min(max(battery, expected), 360 if hosted else 7200), leg.id
+
+
+def test_a_measured_leg_gets_twice_its_time(fixed: Manifest, tmp_path: Path) -> None:
+    """What was measured in all its lanes raises its time-out to twice that, up to GitHub's limit."""
     plain = build_plan(fixed, event="nightly", families=["mamba"], backends=["cpu"]).legs[0]
     for seconds, minutes in ((1.0, plain.timeout_minutes), (3000.0, 201), (1e6, 360)):
         write_receipt(tmp_path, "mamba@cpu", {"inspect": seconds, "determinism": seconds}, subject={"kind": "weights"})

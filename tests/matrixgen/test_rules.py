@@ -49,6 +49,10 @@ def _resident_recurrent(data: Any) -> None:
     row(data, "kimi-linear")["cache"] = "ResidentKv"
 
 
+def _draft_model_in_a_tier(data: Any) -> None:
+    data["families"][10]["arch"] = "eagle3"
+
+
 def _helper_in_a_tier(data: Any) -> None:
     row(data, "delta-net-base")["tier"] = 1
 
@@ -134,6 +138,7 @@ def _hidden_self_hosted(data: Any) -> None:
         ("families", _no_projector, "MG015", "/families/14/projector"),
         ("families", _resident_recurrent, "MG016", "/families/10/cache"),
         ("families", _helper_in_a_tier, "MG017", "/families/3/tier"),
+        ("families", _draft_model_in_a_tier, "MG017", "/families/10/tier"),
         ("families", _empty_package, "MG018", "/families/4/package"),
         ("families", _projector_as_model, "MG019", "/families/14/artifact/files"),
         ("families", _two_cases_of_a_file, "MG020", "/families/11/artifact/files"),

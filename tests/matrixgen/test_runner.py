@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from matrixgen.errors import NoRunnerFits
@@ -39,6 +37,12 @@ def test_what_fits_nowhere_says_by_how_much(fixed: Manifest) -> None:
         named(fixed, 70 * GIB, "cuda")
 
 
+def test_a_shortfall_of_bytes_is_still_a_shortfall(fixed: Manifest) -> None:
+    """What lacks a few bytes is told as a tenth of a GiB and never as nothing."""
+    with pytest.raises(NoRunnerFits, match=r"lacks 0\.1 GiB of VRAM"):
+        named(fixed, int(59.2 * GIB) + 1000, "cuda")
+
+
 def test_untrusted_legs_stay_hosted(fixed: Manifest) -> None:
     """Without trust a self-hosted class does not exist."""
     assert named(fixed, 0, "cpu", trusted=False) == "hosted-linux-cpu"
@@ -50,7 +54,7 @@ def test_untrusted_legs_stay_hosted(fixed: Manifest) -> None:
 
 def test_order_of_classes_does_not_matter(fixed: Manifest) -> None:
     """The choice depends on the classes, not on their order."""
-    reverse = dataclasses.replace(fixed, runners=tuple(reversed(fixed.runners)))
+    reverse = fixed._replace(runners=tuple(reversed(fixed.runners)))
     for gib in (0, 5, 10, 20):
         assert named(fixed, gib * GIB, "cpu") == named(reverse, gib * GIB, "cpu")
 

@@ -85,6 +85,17 @@ def test_plans_take_the_fast_way(fixed: Manifest) -> None:
     assert not list(schema.validator(SCHEMAS["plan"]).iter_errors(data))
 
 
+def test_a_plan_may_hold_every_parameter_of_a_battery() -> None:
+    """A parameter that only batteries.json may hold would make plans that nobody can read."""
+    assert SCHEMAS["plan"]["$defs"]["params"] == SCHEMAS["batteries"]["$defs"]["params"]
+
+
+def test_shipped_plans_match_their_schema(live: Manifest) -> None:
+    """Every event of the shipped manifest gives a plan that can be read again."""
+    accepts = compile_schema(SCHEMAS["plan"])
+    assert [event for event in live.batteries.events if not accepts(plan_to_json(build_plan(live, event=event)))] == []
+
+
 @pytest.mark.parametrize("name", FILES)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())

@@ -7,10 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import yaml
+from typing import Any
 
 from tests.workflows.walker import ROOT, WORKFLOWS
 
@@ -19,6 +19,7 @@ COPIED = (".github", ".ci", "actions", "agent", "matrixgen", "manifests", "pypro
 _TIMEOUT_SECONDS = 1500
 WORKFLOW_TEXT = {path.name: path.read_text(encoding="utf-8") for path in WORKFLOWS}
 ACT = Path(sys.executable).with_name("act")
+TOKEN = "t0ken"  # what the stand-in for GitHub's API takes
 
 
 def calling(required: str, **inputs: str) -> str:
@@ -29,21 +30,6 @@ def calling(required: str, **inputs: str) -> str:
         f"    permissions:\n      contents: read\n    uses: ./.github/workflows/family-certify.yml\n    with:\n{given}"
     )
     return text + required_job(required, needs="certify", verdict="certify")
-
-
-def flat(required: str, **inputs: str) -> str:
-    """The jobs of the battery and the required check in one workflow.
-
-    Where a called workflow fails, act stops and runs none of the caller's later jobs, not even with `always()`.
-    """
-    battery = WORKFLOW_TEXT["family-certify.yml"]
-    declared = yaml.load(battery, Loader=yaml.BaseLoader)["on"]["workflow_call"]["inputs"]
-    defaults = {name: {"default": inputs.get(name, entry.get("default", ""))} for name, entry in declared.items()}
-    start = json.dumps({"workflow_dispatch": {"inputs": defaults}})
-    jobs = battery[battery.index("\npermissions: {}\n") :]
-    return f"name: caller\non: {start}\n{jobs}" + required_job(
-        required, needs="plan, build, certify, gate", verdict="gate"
-    )
 
 
 def required_job(name: str, *, needs: str, verdict: str) -> str:
@@ -107,11 +93,32 @@ def make_product(folder: Path, caller: str, *, real_setup: bool = False) -> Path
     return product
 
 
-def run_act(product: Path, folder: Path, **environment: str) -> Run:
-    """Run the workflow `caller` of `product` on this machine. `environment` reaches the stand-ins."""
+@dataclass(frozen=True, kw_only=True)
+class Trigger:
+    """What starts a run.
+
+    Attributes:
+        workflow: file name of the workflow.
+        event: name of the event.
+        payload: the event as GitHub sends it.
+        variables: those of the repository.
+    """
+
+    workflow: str = "caller.yml"
+    event: str = "workflow_dispatch"
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+CALLER = Trigger()
+
+
+def run_act(product: Path, folder: Path, trigger: Trigger = CALLER, /, **environment: str) -> Run:
+    """Run a workflow of `product` on this machine, also the jobs for machines of our own. `environment` reaches every step."""
     artifacts = folder / "artifacts"
     artifacts.mkdir(exist_ok=True)
-    variables = {
+    (folder / "event.json").write_text(json.dumps(trigger.payload), encoding="utf-8")
+    steps = {
         "STUB_REPOSITORY": str(product),
         "STUB_ARTIFACTS": str(artifacts),
         "STUB_PYTHON": sys.executable,
@@ -120,11 +127,15 @@ def run_act(product: Path, folder: Path, **environment: str) -> Run:
         **environment,
     }
     table = json.loads((ROOT / ".github" / "pinned-actions.json").read_text(encoding="utf-8"))
-    command = [str(ACT), "workflow_dispatch", "--json", "-W", ".github/workflows/caller.yml", "--no-cache-server"]
-    command += ["-P", "ubuntu-24.04=-self-hosted"]
+    command = [str(ACT), trigger.event, "--json", "-W", f".github/workflows/{trigger.workflow}", "--no-cache-server"]
+    command += ["-e", str(folder / "event.json"), "-s", f"GITHUB_TOKEN={TOKEN}"]
+    for machine in ("ubuntu-24.04", "self-hosted"):
+        command += ["-P", f"{machine}=-self-hosted"]
     for name, entry in table.items():
         command += ["--local-repository", f"{name}@{entry['sha']}={STUBS / name.partition('/')[2]}"]
-    for name, value in variables.items():
+    for name, value in trigger.variables.items():
+        command += ["--var", f"{name}={value}"]
+    for name, value in steps.items():
         command += ["--env", f"{name}={value}"]
     # act keeps the jobs' workspaces below its cache folder; a folder of the test is removed with it
     # act keeps what it fetches apart, but pip finds its wheels: llama.cpp is compiled once on a machine, not once a test

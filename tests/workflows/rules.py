@@ -10,7 +10,8 @@ from tests.workflows.walker import ROOT, File, conditional_jobs, jobs_after, nee
 
 HOSTED = frozenset({"ubuntu-24.04", "ubuntu-24.04-arm", "macos-15", "windows-2022"})
 PLANNED_RUNNER = "${{ github.event_name == 'pull_request' && 'ubuntu-24.04' || matrix.runs-on }}"
-PLANNED_MATRIX = re.compile(r"\$\{\{ fromJSON\(needs\.plan\.outputs\.(matrix|builds)\) \}\}")
+PLANNED_MATRIX = re.compile(r"\$\{\{ fromJSON\(needs\.plan\.outputs\.(chunks|builds)\) \}\}")
+GIVEN_MATRIX = "${{ fromJSON(inputs.matrix) }}"  # of the called workflow that runs one chunk
 NOT_A_PULL_REQUEST = "github.event_name != 'pull_request'"
 ON_MAIN = "github.ref == 'refs/heads/main'"
 
@@ -100,7 +101,13 @@ def checkouts(file: File) -> Iterator[str]:
 
 
 def concurrency(file: File) -> Iterator[str]:
-    """Every workflow that starts by itself has a group; runs that publish or certify are never cancelled by a newer one."""
+    """Every workflow that starts by itself has a group; runs that publish or certify are never cancelled by a newer one.
+
+    Jobs of a matrix have none: a group holds one that waits, and cancels the others.
+    """
+    for name, job in file.jobs.items():
+        if "strategy" in job and "concurrency" in job:
+            yield f"job {name}: a group would cancel all jobs of the matrix but two"
     if not file.jobs or set(file.events) == {"workflow_call"}:
         return
     group = file.data.get("concurrency")
@@ -108,6 +115,18 @@ def concurrency(file: File) -> Iterator[str]:
         yield "the workflow needs a concurrency group that holds github.ref"
     elif group.get("cancel-in-progress") not in ("false", "${{ github.event_name == 'pull_request' }}"):
         yield "only runs of a pull request may be cancelled by a newer one"
+
+
+def needs_fit(file: File) -> Iterator[str]:
+    """The gate hears of every job, and of no matrix: an environment variable holds 128 KiB on Linux, some 150 legs are more."""
+    for name, job in file.jobs.items():
+        large = [other for other in needs_of(job) if {"matrix", "chunks"} & set(file.jobs[other].get("outputs", {}))]
+        if large and "toJSON(needs)" in str(job):
+            yield f"job {name} takes all outputs of {', '.join(large)} into a variable: give the results alone"
+        for step in job.get("steps", []):
+            told = set(re.findall(r"needs\.([\w-]+)\.result", step.get("with", {}).get("needs", "")))
+            if told and (forgotten := set(needs_of(job)) - told):
+                yield f"job {name} does not tell the gate of {', '.join(sorted(forgotten))}"
 
 
 def no_secrets_for_pull_requests(file: File) -> Iterator[str]:
@@ -134,9 +153,10 @@ def runners(file: File) -> Iterator[str]:
 
 def matrices(file: File) -> Iterator[str]:
     """A matrix is written down, or comes whole from the plan; then an empty one is left out by its job's `if`."""
+    only_called = set(file.events) == {"workflow_call"}
     for name, job in file.jobs.items():
         matrix = job.get("strategy", {}).get("matrix")
-        if not isinstance(matrix, str):
+        if not isinstance(matrix, str) or (only_called and len(file.jobs) == 1 and matrix == GIVEN_MATRIX):
             continue
         if not PLANNED_MATRIX.fullmatch(matrix):
             yield f"job {name}: a computed matrix is fromJSON of an output of the job plan, and nothing else"
@@ -245,6 +265,7 @@ RULES: tuple[Rule, ...] = (
     no_splicing,
     checkouts,
     concurrency,
+    needs_fit,
     no_secrets_for_pull_requests,
     runners,
     matrices,

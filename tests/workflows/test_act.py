@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.workflows.acting import Run, calling, flat, make_product, run_act
+from tests.workflows.acting import Run, calling, make_product, run_act
+from tests.workflows.flatten import flattened
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +25,7 @@ TWO = {
 
 def act(folder: Path, options: dict[str, str], **environment: str) -> Run:
     """Run the battery's jobs and the required check, with stand-ins."""
-    return run_act(make_product(folder, flat(REQUIRED, **options)), folder, **environment)
+    return run_act(make_product(folder, flattened(calling(REQUIRED, **options))), folder, **environment)
 
 
 def result(run: Run, name: str) -> str | None:

@@ -14,7 +14,7 @@ import pytest
 
 from matrixgen.manifest import load_manifest
 from matrixgen.matrix import github_outputs, leg_matrix
-from matrixgen.plan import build_plan
+from matrixgen.plan import Plan, build_plan
 from tests.workflows.rules import PLANNED_RUNNER
 from tests.workflows.walker import ROOT, WORKFLOWS, read
 
@@ -91,15 +91,45 @@ def test_github_refuses_what_is_wrong(github: Parser, old: str, new: str, tmp_pa
     assert github(str(tmp_path / "broken.yml"))["broken.yml"]["errors"] != []
 
 
+def job(workflow: str, name: str) -> Any:
+    """A job of one of our workflows."""
+    return read(ROOT / ".github" / "workflows" / workflow).jobs[name]
+
+
+def inner(expression: str) -> str:
+    """An expression without its braces."""
+    return expression.removeprefix("${{").removesuffix("}}").strip()
+
+
+def chunks_seen(parser: Parser, plan: Plan) -> dict[str, Any]:
+    """What GitHub makes of the plan's chunks on both levels: name of a called workflow -> matrix in it."""
+    called, chunk = job("family-certify.yml", "certify"), job("family-certify-chunk.yml", "certify")
+    outputs = github_outputs(plan, chunked=True)
+    seen = {}
+    for entry in evaluate(parser, inner(called["strategy"]["matrix"]), needs={"plan": {"outputs": outputs}})["include"]:
+        name = evaluate(parser, inner(called["name"]), matrix=entry)
+        given = evaluate(parser, inner(called["with"]["matrix"]), matrix=entry)
+        seen[name] = evaluate(parser, inner(chunk["strategy"]["matrix"]), inputs={"matrix": given})
+    return seen
+
+
 @pytest.mark.parametrize("event", ["llama-bump", "nightly", "patch-edit", "pull-request", "radix-cache", "release"])
 def test_github_reads_the_matrix_that_was_meant(github: Parser, event: str) -> None:
-    """What `strategy.matrix` says evaluates to the plan's legs, entry by entry."""
+    """What `strategy.matrix` says, on both levels, evaluates to the plan's legs, entry by entry."""
     plan = build_plan(load_manifest(ROOT / "manifests"), event=event)
-    expression = read(WORKFLOWS[[path.name for path in WORKFLOWS].index("family-certify.yml")])
-    matrix = expression.jobs["certify"]["strategy"]["matrix"].removeprefix("${{").removesuffix("}}").strip()
-    seen = evaluate(github, matrix, needs={"plan": {"outputs": github_outputs(plan)}})
-    assert seen == leg_matrix(plan)
-    assert len(seen["include"]) == len(plan.legs) > 0
+    assert chunks_seen(github, plan) == {"chunk-001": leg_matrix(plan)}
+    assert len(plan.legs) > 0
+
+
+def test_more_legs_than_a_matrix_holds(github: Parser) -> None:
+    """Every leg of a plan of 600 is in exactly one of three matrices, none of which is larger than GitHub takes."""
+    manifest = load_manifest(ROOT / "manifests")
+    base = manifest.family("mamba")
+    rows = tuple(base._replace(family=f"family-{number:03}") for number in range(600))
+    plan = build_plan(manifest._replace(families=rows), event="pull-request")
+    seen = chunks_seen(github, plan)
+    assert [len(matrix["include"]) for matrix in seen.values()] == [256, 256, 88]
+    assert [entry["legs"] for matrix in seen.values() for entry in matrix["include"]] == [leg.id for leg in plan.legs]
 
 
 @pytest.mark.parametrize("labels", [["self-hosted", "gpu-nvidia"], ["ubuntu-24.04"]])

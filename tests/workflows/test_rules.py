@@ -30,10 +30,11 @@ VIOLATIONS: list[tuple[str, str, str, str]] = [
         "\n    runs-on",
     ),
     ("timeouts", "ci.yml", "    timeout-minutes: 90\n", ""),
-    ("timeouts", "family-certify.yml", "    timeout-minutes: ${{ inputs.leg_minutes }}\n", ""),
+    ("timeouts", "family-certify-chunk.yml", "    timeout-minutes: ${{ inputs.leg_minutes }}\n", ""),
     ("no_forgiving", "family-certify.yml", "    if: always()\n", "    if: always()\n    continue-on-error: true\n"),
     ("no_forgiving", "ci.yml", "run: bash .ci/run", "run: |\n          bash .ci/run || true"),
     ("no_forgiving", "family-certify.yml", "      fail-fast: false\n", ""),
+    ("no_forgiving", "family-certify-chunk.yml", "      fail-fast: false\n", ""),
     ("pinned", "ci.yml", CHECKOUT, "actions/checkout@v6"),
     ("pinned", "ci.yml", CHECKOUT, CHECKOUT.replace("de0f", "0000")),
     ("pinned", "ci.yml", CHECKOUT, CHECKOUT.replace("# v6.0.2", "# v6.0.1")),
@@ -46,6 +47,19 @@ VIOLATIONS: list[tuple[str, str, str, str]] = [
     ("checkouts", "ci.yml", "        with:\n          persist-credentials: false\n", ""),
     ("concurrency", "ci.yml", "  group: ci-${{ github.ref }}\n", "  group: ci\n"),
     ("concurrency", "llama-upstream-canary.yml", "${{ github.event_name == 'pull_request' }}\n", "true\n"),
+    (
+        "concurrency",
+        "family-certify-chunk.yml",
+        "    strategy:\n",
+        "    concurrency:\n      group: gpu-box\n    strategy:\n",
+    ),
+    (
+        "needs_fit",
+        "family-certify.yml",
+        "          needs: >-\n",
+        "          needs: ${{ toJSON(needs) }}\n          x: >-\n",
+    ),
+    ("needs_fit", "family-certify.yml", "${{ needs.build.result }}", "success"),
     ("no_secrets_for_pull_requests", "llama-upstream-canary.yml", GUARDED, "${{ secrets.HF_TOKEN }}"),
     ("no_secrets_for_pull_requests", "ci.yml", "\n  pull_request:\n", "\n  pull_request_target:\n"),
     (
@@ -57,8 +71,16 @@ VIOLATIONS: list[tuple[str, str, str, str]] = [
     ("no_secrets_for_pull_requests", "fetch/action.yml", "STORE: ${{ inputs.store }}", "STORE: ${{ secrets.STORE }}"),
     ("runners", "ci.yml", "runs-on: ubuntu-24.04\n    timeout-minutes: 90", "runs-on: gpu\n    timeout-minutes: 90"),
     ("runners", "family-certify.yml", "github.event_name == 'pull_request' && 'ubuntu-24.04' || matrix", "matrix"),
+    (
+        "runners",
+        "family-certify-chunk.yml",
+        "github.event_name == 'pull_request' && 'ubuntu-24.04' || matrix",
+        "matrix",
+    ),
     ("runners", "ci.yml", "runs-on: ubuntu-24.04", "runs-on: [self-hosted, linux]"),
-    ("matrices", "family-certify.yml", "fromJSON(needs.plan.outputs.matrix)", "fromJSON(inputs.matrix)"),
+    ("matrices", "family-certify.yml", "fromJSON(needs.plan.outputs.chunks)", "fromJSON(inputs.matrix)"),
+    ("matrices", "family-certify-chunk.yml", "fromJSON(inputs.matrix)", "fromJSON(inputs.name)"),
+    ("matrices", "family-certify-chunk.yml", "  workflow_call:\n", "  workflow_dispatch:\n"),
     ("matrices", "family-certify.yml", "    if: needs.plan.outputs.has_legs == 'true'\n", ""),
     ("required_check", "ci.yml", "    if: always()\n", "    if: success()\n"),
     ("required_check", "ci.yml", "    if: always()\n", ""),
@@ -124,6 +146,7 @@ def test_all_files_of_the_issue_exist() -> None:
     assert {path.stem for path in WORKFLOWS} == {
         "ci",
         "family-certify",
+        "family-certify-chunk",
         "llama-upstream-canary",
         "nightly-stability",
         "release",
@@ -168,6 +191,6 @@ def test_nothing_is_compiled_after_the_build() -> None:
     fetch = (ROOT / "actions" / "fetch" / "fetch.sh").read_text(encoding="utf-8")
     assert [line for line in setup.splitlines() if "pip install" in line and "--only-binary :all:" not in line] == []
     assert [line for line in fetch.splitlines() if "pip install" in line and "--no-index" not in line] == []
-    leg = {step.get("uses") for step in named("family-certify.yml").jobs["certify"]["steps"]}
+    leg = {step.get("uses") for step in named("family-certify-chunk.yml").jobs["certify"]["steps"]}
     assert {use for use in leg if use.startswith("./")} == {"./actions/setup", "./actions/fetch", "./actions/certify"}
-    assert all("run" not in step for step in named("family-certify.yml").jobs["certify"]["steps"])
+    assert all("run" not in step for step in named("family-certify-chunk.yml").jobs["certify"]["steps"])

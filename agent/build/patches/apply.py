@@ -90,12 +90,11 @@ def _copy(checkout: Path, copy: Path, name: str) -> None:
     parts = PurePosixPath(name)
     if parts.is_absolute() or ".." in parts.parts:
         return  # git refuses such a patch by itself, in its own words
-    source = checkout / parts
-    # a link of a checkout may lead anywhere on this machine
-    if not source.is_file() or source.is_symlink() or not source.resolve().is_relative_to(checkout.resolve()):
-        return
-    target = copy / parts
+    source, target = checkout / parts, copy / parts
     try:
+        # a link of a checkout may lead anywhere on this machine
+        if not source.is_file() or source.is_symlink() or not source.resolve().is_relative_to(checkout.resolve()):
+            return
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
     except OSError as error:

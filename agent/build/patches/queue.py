@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -41,10 +42,8 @@ def read_queue(folder: Path) -> tuple[QueuedPatch, ...]:
     Raises:
         PatchesUnreadable: the folder or a patch cannot be read.
     """
-    if not folder.is_dir():
-        raise PatchesUnreadable(f"{folder} is not a folder: give the folder of the patch queue")
     found = []
-    for path in sorted(folder.rglob("*.patch"), key=lambda path: path.relative_to(folder).as_posix()):
+    for path in sorted(_patches_below(folder), key=lambda path: path.relative_to(folder).as_posix()):
         try:
             if not path.is_file() or path.stat().st_size > _MOST_BYTES:
                 raise PatchesUnreadable(f"{path} is no file or larger than {_MOST_BYTES >> 20} MiB: it is not a patch")
@@ -67,6 +66,19 @@ def read_queue(folder: Path) -> tuple[QueuedPatch, ...]:
             )
         )
     return tuple(found)
+
+
+def _patches_below(folder: Path) -> Iterator[Path]:
+    """Every `*.patch`; a folder that cannot be looked into is an error, since a queue without its patches has another digest."""
+
+    def refuse(error: OSError) -> None:
+        raise PatchesUnreadable(
+            f"{error.filename} cannot be looked into ({error.strerror}): give the folder of the patch queue, readable with all "
+            "that is in it"
+        ) from error
+
+    for place, folders, names in os.walk(folder, onerror=refuse):
+        yield from (Path(place, name) for name in (*folders, *names) if name.endswith(".patch"))
 
 
 def queue_digest(queue: Sequence[QueuedPatch]) -> str:

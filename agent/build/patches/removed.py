@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent.build.findings import Finding
+from agent.build.named_file import read_named
 from agent.build.patches.diff import Change, FileDiff
 from agent.build.patches.queue import QueuedPatch
 from agent.errors import PatchesUnreadable
@@ -33,23 +34,33 @@ _SOURCES = (
     ".hip",
 )
 _COMMENT = re.compile(r"^\s*(?://|/\*|\*)")
+_WINDOW, _OVERLAP = 1024, 128  # characters of a line that one search sees, so that no line takes long
 REVIEWED = "reviewed.txt"
 
 
 class Guard(NamedTuple):
-    """A kind of line that guards against a fault."""
+    """A kind of line that guards against a fault: one that holds `pattern`, and `then` behind it where that is given."""
 
     id: str
     what: str
     pattern: re.Pattern[str]
     why: str
+    then: re.Pattern[str] | None = None
+
+    def stands_in(self, line: str) -> bool:
+        """Whether a line is of this kind. Time grows with the length of the line, whatever it holds."""
+        for start in range(0, max(len(line), 1), _WINDOW):
+            found = self.pattern.search(line, start, start + _WINDOW + _OVERLAP)
+            if found:
+                return self.then is None or self.then.search(line, found.end()) is not None
+        return False
 
 
 GUARDS = (
     Guard(
         "PL020",
         "a synchronisation",
-        re.compile(r"\b\w*(?:synchronize|_sync|barrier|event_wait|wait_idle)\w*\s*\(", re.IGNORECASE),
+        re.compile(r"(?:synchronize|_sync|barrier|event_wait|wait_idle)\w*\s*\(", re.IGNORECASE),
         "asynchronous copies may then still run when their buffers are read or freed; only accelerators show it",
     ),
     Guard(
@@ -61,11 +72,15 @@ GUARDS = (
     Guard(
         "PL022",
         "a bounds check",
-        re.compile(
-            r"\b(?:else\s+)?if\s*(?:constexpr\s*)?\(.*(?:(?<![-<>])[<>]=?(?![<>])|\bis_valid|\bin_range|\boverflow)"
-            r"|\bstd::clamp\s*\(|\bout_of_range\b|\boverflow_error\b"
-        ),
+        re.compile(r"\bstd::clamp\s*\(|\bout_of_range\b|\boverflow_error\b"),
         "an index or a size that is out of bounds is then used",
+    ),
+    Guard(
+        "PL022",
+        "a bounds check",
+        re.compile(r"\bif\s*(?:constexpr\s*)?\("),
+        "an index or a size that is out of bounds is then used",
+        then=re.compile(r"(?<![-<>])[<>]=?(?![<>])|\bis_valid|\bin_range|\boverflow"),
     ),
     Guard(
         "PL023",
@@ -73,7 +88,7 @@ GUARDS = (
         re.compile(
             r"\bcase\s+(?:LLM_|LLAMA_|GGML_)\w+\s*:|^\s*\{\s*(?:LLM_|LLAMA_|GGML_)\w+\s*,"
             r"|^\s*(?:LLM_ARCH|LLM_KV|LLM_TENSOR|GGML_OP|GGML_TYPE)_\w+\s*(?:=\s*\d+\s*)?,"
-            r"|\b\w*(?:_register|register_)\w*\s*\("
+            r"|(?:_register|register_)\w*\s*\("
         ),
         "an architecture, tensor, key or operation is then unknown, or its special case is lost",
     ),
@@ -141,14 +156,11 @@ def read_reviewed(path: Path) -> frozenset[str]:
     """Fingerprints of a list: one at the beginning of a line, then the reason; `#` begins a comment.
 
     Raises:
-        PatchesUnreadable: it cannot be read, or a line has no reason.
+        FileUnreadable: it cannot be read.
+        PatchesUnreadable: a line has no reason.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise PatchesUnreadable(f"{path} cannot be read ({error}): check the path and its permissions") from error
     found = set()
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_named(path).splitlines(), 1):
         mark, _, reason = line.strip().partition(" ")
         if not mark or mark.startswith("#"):
             continue
@@ -165,7 +177,7 @@ def _lost(file: FileDiff, ours: Counter[str]) -> Iterator[tuple[Guard, Change]]:
     for change in (change for hunk in file.hunks for change in hunk.removed):
         if _COMMENT.match(change.text):
             continue
-        guard = next((guard for guard in GUARDS if guard.pattern.search(change.text)), None)
+        guard = next((guard for guard in GUARDS if guard.stands_in(change.text)), None)
         if guard is None:
             continue
         key = _key(change.text)

@@ -5,6 +5,7 @@ Types are kept as tokens; `agent.build.rust.layout` gives them a meaning.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -140,7 +141,7 @@ class _Reader:
         members: tuple[Member, ...] = ()
         try:
             if keyword.text == "enum":
-                _require_plain_variants(self._group())
+                _require_plain_variants(self._group(), in_c="C" in reprs)
             elif self._text() == "{":
                 members = tuple(_named(self._group()))
             elif self._text() == "(":
@@ -246,12 +247,35 @@ class _Trouble(Exception):
     """A member has something that makes the layout uncertain."""
 
 
-def _require_plain_variants(words: Sequence[Token]) -> None:
-    variants = _split(words)
+def _require_plain_variants(words: Sequence[Token], *, in_c: bool) -> None:
+    variants = [_without_attributes(variant) for variant in _split(words, angles=False)]
     if not variants:
         raise _Trouble("it has no variants")
-    if any(token.text in "({" for variant in variants for token in _without_attributes(variant)):
+    if any(token.text in "({" for variant in variants for token in variant[:2]):
         raise _Trouble("its variants carry data")
+    if in_c:
+        _require_int(variants)
+
+
+def _require_int(variants: Sequence[Sequence[Token]]) -> None:
+    """Check that an enum without a width of its own is one of four bytes, as C's is: larger values make it wider."""
+    values, value = [], -1
+    for variant in variants:
+        text = "".join(token.text for token in variant[2:])
+        value = _discriminant(text) if text else value + 1
+        values.append(value)
+    if min(values) < -(2**31) or max(values) >= (2**31 if min(values) < 0 else 2**32):
+        raise _Trouble("a discriminant does not fit into four bytes, so its size is not that of a C enum")
+
+
+def _discriminant(text: str) -> int:
+    found = re.fullmatch(r"(-?)([0-9][0-9a-fA-Fxob_]*?)(?:[iu](?:8|16|32|64|size))?(?:<<([0-9]{1,2}))?", text)
+    try:
+        if found:
+            return int(found[1] + found[2].replace("_", ""), 0) << int(found[3] or 0)
+    except ValueError:
+        pass
+    raise _Trouble(f"the discriminant {text!r}: only numbers are evaluated")
 
 
 def _attribute_trouble(attributes: Sequence[tuple[Token, ...]]) -> str:
@@ -275,12 +299,13 @@ def _inside(tokens: Sequence[Token], opening: int) -> tuple[Token, ...]:
     raise RustUnsupported(f"line {line}: a bracket is not closed: give a file that rustc accepts")
 
 
-def _split(words: Sequence[Token]) -> list[list[Token]]:
-    """Split at commas outside of all brackets, `<` and `>` among them."""
+def _split(words: Sequence[Token], *, angles: bool = True) -> list[list[Token]]:
+    """Split at commas outside of all brackets; `<` and `>` are brackets in types, and signs in values."""
+    opening, closing = ("([{<", ")]}>") if angles else ("([{", ")]}")
     parts: list[list[Token]] = [[]]
     depth = 0
     for token in words:
-        depth += {"(": 1, "[": 1, "{": 1, "<": 1, ")": -1, "]": -1, "}": -1, ">": -1}.get(token.text, 0)
+        depth += (token.text in opening) - (token.text in closing)
         if token.text == "," and depth == 0:
             parts.append([])
         else:

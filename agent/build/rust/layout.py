@@ -6,8 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agent.build.headers import machine_name
-from agent.build.layout import Field, Layout, Struct
+from agent.binding.layout import Field, Layout, Struct, machine_name
 from agent.build.rust.items import Item, Member, Scope
 from agent.build.rust.tokens import Token
 
@@ -53,6 +52,14 @@ SCALARS = {
     "c_double": _scalar(8, "float", "double"),
 }
 _ENUM_REPRS = {name: SCALARS[name] for name in ("u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "usize", "isize")}
+_LONGEST_ARRAY = 2**32
+_C_WORDS = frozenset(
+    {
+        "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
+        "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof",
+        "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while",
+    }
+)  # fmt: skip
 _NAMESPACES = frozenset({"std", "core", "libc", "ffi", "os", "raw", "crate", "super", "self"})
 
 
@@ -138,6 +145,9 @@ class _Placer:
             raise _Refused(item.trouble, item.line)
         if item.name in self._open:
             raise _Refused(f"{item.name} holds itself", item.line)
+        for word in (item.name, *(member.name for member in item.members)):
+            if word in _C_WORDS:
+                raise _Refused(f"{word} is a word of C, so no header has a type or member of that name", item.line)
         if strange := [word for word in item.reprs if word != "C"]:
             raise _Refused(f"repr(C, {' '.join(strange)}): only plain repr(C) is laid out", item.line)
         self._open.append(item.name)
@@ -217,9 +227,12 @@ class _Placer:
             return self._count(self.scope.constants[words[0].text], depth + 1)
         number = text.replace("_", "").removesuffix("usize").removesuffix("u32")
         try:
-            return int(number, 0)
+            count = int(number, 0)
         except ValueError:
             raise _Refused(f"the length {text!r}: only numbers and constants of these files are evaluated") from None
+        if not 0 <= count <= _LONGEST_ARRAY:
+            raise _Refused(f"the length {text!r} is out of range")
+        return count
 
     def _function(self, words: Sequence[Token]) -> Placed:
         text = [token.text for token in words]

@@ -11,9 +11,10 @@ from agent.build.compare import Comparison, compare_layouts
 from agent.build.compiler import Compiled, check_source
 from agent.build.findings import Finding
 from agent.build.headers import layout_of_headers, structs_of_headers
+from agent.build.named_file import read_named
 from agent.build.rust.items import Scope, read_items
 from agent.build.rust.layout import RustLayout, lay_out
-from agent.errors import FileUnreadable, RustUnsupported
+from agent.errors import RustUnsupported
 
 _WHY_REFUSED = "a layout that was guessed would be worse than none: nothing is asserted about this type"
 
@@ -27,12 +28,13 @@ def read_rust(files: Sequence[Path]) -> RustLayout:
     """
     scope = Scope()
     for path in files:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise FileUnreadable(f"{path} cannot be read ({error}): check the path and its permissions") from error
-        read_items(text, path.name, scope)
-    found = lay_out(scope, ", ".join(path.name for path in files))
+        read_items(read_named(path), path.name, scope)
+    try:
+        found = lay_out(scope, ", ".join(path.name for path in files))
+    except RecursionError:
+        raise RustUnsupported(
+            "types are nested deeper than this reader follows: give only the file that matters"
+        ) from None
     if not (found.layout.structs or found.opaque or found.problems):
         raise RustUnsupported(f"{found.layout.source}: no repr(C) struct in these files, so there is nothing to check")
     return found

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent.store.patience import Patience
-    from agent.store.wanted import Wanted
+    from agent.store.wanted import Sought, Wanted
 
 _CHUNK = 2**20
 _SPOOL_TRIES = 3
@@ -83,7 +83,7 @@ def _fill(
 
 
 @contextlib.contextmanager
-def member_stream(archive: IO[bytes], wanted: Wanted, where: str, start: int) -> Iterator[Stream]:
+def member_stream(archive: IO[bytes], wanted: Wanted | Sought, where: str, start: int) -> Iterator[Stream]:
     """The member of exactly the wanted path, else of the wanted name at the top; empty where there is none.
 
     Raises:
@@ -95,7 +95,7 @@ def member_stream(archive: IO[bytes], wanted: Wanted, where: str, start: int) ->
             if len({info.filename for info in names}) != len(names):
                 raise ArtifactCorrupt(f"{where} holds {wanted.name} twice")
             names.sort(key=lambda info: info.filename != wanted.path)
-            if not names or names[0].file_size != wanted.size:
+            if not names or not wanted.fits(names[0].file_size):
                 yield Stream(start=0, total=names[0].file_size if names else None, chunks=iter(()))
                 return
             with opened.open(names[0]) as member:

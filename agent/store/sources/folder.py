@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent.store.patience import Patience
-    from agent.store.wanted import Wanted
+    from agent.store.wanted import Sought, Wanted
 
 
 class FolderSource:
@@ -23,7 +23,7 @@ class FolderSource:
         self.name = f"folder {folder}"
         self._folder = folder
 
-    def offers(self, wanted: Wanted, _patience: Patience) -> Iterator[InPlace]:
+    def offers(self, wanted: Wanted | Sought, _patience: Patience) -> Iterator[InPlace]:
         """Yield the files that have a name of the wanted one."""
         for name in candidate_names(wanted):
             path = self._folder / name

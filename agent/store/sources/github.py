@@ -15,11 +15,13 @@ from agent.errors import (
     RateLimited,
     ServerFailed,
     SourceRefused,
+    SourceUnknown,
     StoreError,
     WrongRun,
 )
+from agent.header.text import shown
 from agent.store.sources.archive import member_stream, spool
-from agent.store.sources.http import new_session, open_range, parse_retry_after, scrub
+from agent.store.sources.http import asked_wait, checked_token, is_address, new_session, open_range, scrub
 from agent.store.sources.source import Remote
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from agent.store.patience import Patience
     from agent.store.sources.source import Stream
-    from agent.store.wanted import Wanted
+    from agent.store.wanted import Sought, Wanted
 
 
 class _GitHub:
@@ -42,15 +44,24 @@ class _GitHub:
     def __init__(self, repo: str, api: str | None = None) -> None:
         self._repo_name = repo
         self._api = api or os.environ.get("GITHUB_API_URL") or "https://api.github.com"
+        if not is_address(self._api):
+            raise SourceUnknown(f"GITHUB_API_URL is {shown(self._api)!r}: give the https address of an API of GitHub")
         self._session = new_session()
-        self._token = os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN")
+
+    @property
+    def _token(self) -> str | None:
+        for name in ("GITHUB_TOKEN", "GH_TOKEN"):
+            if os.environ.get(name):
+                return checked_token(os.environ[name], name)
+        return None
 
     def _repo(self, patience: Patience) -> Repository:
         from github import Auth, Github
 
+        token = self._token
         github = Github(
             base_url=self._api,
-            auth=Auth.Token(self._token) if self._token else None,
+            auth=Auth.Token(token) if token else None,
             timeout=int(patience.read) or 1,
             retry=None,
             lazy=True,
@@ -59,7 +70,8 @@ class _GitHub:
 
     def _headers(self, accept: str) -> dict[str, str]:
         # requests drops Authorization when the answer leads to another host, where a signed address takes its place
-        return {"Accept": accept} | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
+        token = self._token
+        return {"Accept": accept} | ({"Authorization": f"Bearer {token}"} if token else {})
 
 
 class ReleaseSource(_GitHub):
@@ -70,7 +82,7 @@ class ReleaseSource(_GitHub):
         self.name = f"release {tag} of {repo}"
         self._tag = tag
 
-    def offers(self, wanted: Wanted, patience: Patience) -> Iterator[Remote]:
+    def offers(self, wanted: Wanted | Sought, patience: Patience) -> Iterator[Remote]:
         """Yield the asset of that name and size.
 
         Raises:
@@ -84,7 +96,7 @@ class ReleaseSource(_GitHub):
             ]
         headers = self._headers("application/octet-stream")
         for url, size in assets:
-            if size == wanted.size:
+            if wanted.fits(size):
                 connect = partial(open_range, self._session, url, patience=patience, headers=headers)
                 yield Remote(size=size, ranges=True, open=connect)
 
@@ -105,7 +117,7 @@ class RunSource(_GitHub):
         self.name = f"artifacts of run {run} of {repo}"
         self._run, self._artifact, self._spool_folder = run, artifact, spool_folder
 
-    def offers(self, wanted: Wanted, patience: Patience) -> Iterator[Remote]:
+    def offers(self, wanted: Wanted | Sought, patience: Patience) -> Iterator[Remote]:
         """Yield the member of each artifact that holds one of that name and size.
 
         Raises:
@@ -135,7 +147,7 @@ class RunSource(_GitHub):
             raise WrongRun(f"artifact {artifact.id} belongs to run {run}, not to run {self._run}")
         return not artifact.expired
 
-    def _members(self, artifact: Artifact, wanted: Wanted, patience: Patience) -> Iterator[Remote]:
+    def _members(self, artifact: Artifact, wanted: Wanted | Sought, patience: Patience) -> Iterator[Remote]:
         with contextlib.ExitStack() as stack:
             where = f"artifact {artifact.name} of run {self._run}"
             url, digest = artifact.archive_download_url, getattr(artifact, "digest", None)
@@ -155,9 +167,9 @@ class RunSource(_GitHub):
                 return member_stream(archive, wanted, where, start)
 
             with member_stream(archive, wanted, where, 0) as probe:
-                present = probe.total == wanted.size
-            if present:
-                yield Remote(size=wanted.size, ranges=False, open=open_member)
+                size = probe.total
+            if size is not None and wanted.fits(size):
+                yield Remote(size=size, ranges=False, open=open_member)
 
 
 @contextlib.contextmanager
@@ -177,8 +189,8 @@ def _api_errors(name: str) -> Iterator[None]:
 def _named(error: Any, name: str) -> StoreError:
     status, headers = error.status, {key.lower(): value for key, value in (error.headers or {}).items()}
     words = error.data.get("message", "") if isinstance(error.data, dict) else ""
-    answer = f"{name}: GitHub answered {status} ({scrub(words)})"
-    wait = parse_retry_after(headers.get("retry-after"))
+    answer = f"{name}: GitHub answered {status}" + (f" ({scrub(words)})" if words else "")
+    wait = asked_wait(headers)
     if status == 429 or wait is not None or headers.get("x-ratelimit-remaining") == "0":
         return RateLimited(f"{answer}: give a token in GITHUB_TOKEN, or wait", retry_after=wait)
     if status in (401, 403):

@@ -6,7 +6,6 @@ import contextlib
 import datetime as dt
 import email.utils
 import re
-import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -41,6 +40,30 @@ _SECRETS = re.compile(
 def scrub(text: object) -> str:
     """Text of a library, without what it may quote of addresses and headers: queries, user names, tokens."""
     return shown(_SECRETS.sub(lambda hit: (hit[1] or "") + "...", str(text)), 300)
+
+
+def is_address(url: str) -> bool:
+    """Whether `url` is http or https, a host, a port that exists or none, a path or none, and no user name."""
+    if not re.fullmatch(r"https?://[^/?#@\s]+(?:/[^?#\s]*)?", url):
+        return False
+    try:
+        return bool(urlsplit(url).hostname) and urlsplit(url).port != 0
+    except ValueError:
+        return False
+
+
+def checked_token(token: str | None, variable: str) -> str | None:
+    """A token as it can be sent.
+
+    Raises:
+        AccessDenied: it holds what no header can carry. Libraries would quote such a token in their errors.
+    """
+    token = (token or "").strip()
+    if not re.fullmatch(r"[!-~]*", token):
+        raise AccessDenied(
+            f"the token in {variable} holds a blank, a line break or another character that no token has: set it anew"
+        )
+    return token or None
 
 
 def shown_address(url: str) -> str:
@@ -100,7 +123,7 @@ def raise_for_answer(status: int, headers: Mapping[str, str], address: str) -> N
     """
     if status in (200, 206):
         return
-    wait = parse_retry_after(headers.get("Retry-After"))
+    wait = asked_wait(headers)
     answer = f"{address} answered {status}"
     skew = clock_skew(headers.get("Date"))
     if skew is not None and abs(skew) > _SKEW_SECONDS:
@@ -124,26 +147,36 @@ def raise_for_answer(status: int, headers: Mapping[str, str], address: str) -> N
     raise error
 
 
-def parse_retry_after(value: str | None) -> float | None:
-    """Seconds of a Retry-After header, which holds seconds or a date; None where it holds neither."""
-    if value is None:
-        return None
-    if re.fullmatch(r"\d{1,9}", value.strip()):
+def asked_wait(headers: Mapping[str, str]) -> float | None:
+    """Seconds that an answer asks to wait; None where it does not say.
+
+    Retry-After holds seconds or a date, which counts from the answer's own Date, since clocks differ. Without it, the hub
+    says in RateLimit when the next window begins: `"api";r=0;t=55`.
+    """
+    known = {name.lower(): value for name, value in headers.items()}
+    value = known.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,9}", value):
         return float(value)
-    try:
-        when = email.utils.parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    return max(0.0, when.timestamp() - time.time()) if when.tzinfo else None
+    until = _parse_date(value)
+    if until is not None:
+        since = _parse_date(known.get("date")) or dt.datetime.now(dt.UTC)
+        return max(0.0, (until - since).total_seconds())
+    window = re.search(r";\s*r=0\s*;\s*t=(\d{1,9})\b", known.get("ratelimit", ""))
+    return float(window[1]) if window else None
 
 
 def clock_skew(date: str | None) -> float | None:
     """Seconds by which this machine's clock is ahead of a Date header; None where there is none."""
+    there = _parse_date(date)
+    return None if there is None else (dt.datetime.now(dt.UTC) - there).total_seconds()
+
+
+def _parse_date(text: str | None) -> dt.datetime | None:
     try:
-        there = email.utils.parsedate_to_datetime(date or "")
+        found = email.utils.parsedate_to_datetime(text or "")
     except ValueError:
         return None
-    return (dt.datetime.now(dt.UTC) - there).total_seconds() if there.tzinfo else None
+    return found if found.tzinfo else None
 
 
 def _place(answer: requests.Response, start: int) -> tuple[int, int | None]:

@@ -15,10 +15,20 @@ from agent.errors import (
     Offline,
     RevisionMoved,
     SourceRefused,
+    SourceUnknown,
     StoreError,
     WrongBytes,
 )
-from agent.store.sources.http import new_session, open_range, raise_for_answer, scrub, shown_address
+from agent.header.text import shown
+from agent.store.sources.http import (
+    checked_token,
+    is_address,
+    new_session,
+    open_range,
+    raise_for_answer,
+    scrub,
+    shown_address,
+)
 from agent.store.sources.source import Remote
 
 if TYPE_CHECKING:
@@ -46,10 +56,14 @@ class HubSource:
         from huggingface_hub import constants, get_token
 
         self._endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
+        if not is_address(self._endpoint):
+            raise SourceUnknown(
+                f"HF_ENDPOINT is {shown(self._endpoint)!r}: give the https address of a hub, or unset it"
+            )
         self.name = f"hub {shown_address(self._endpoint)}"
         self._session = new_session()
         # the token belongs to the hub that it was given for: a mirror named by address never sees it
-        self._token = get_token() if self._endpoint == constants.ENDPOINT.rstrip("/") else None
+        self._given_token = get_token() if self._endpoint == constants.ENDPOINT.rstrip("/") else None
 
     def offers(self, wanted: Wanted, patience: Patience) -> Iterator[Remote]:
         """Yield the file of the exact revision.
@@ -61,24 +75,23 @@ class HubSource:
 
         if constants.HF_HUB_OFFLINE:
             raise Offline("HF_HUB_OFFLINE is set: unset it, or fetch the file while there is a network")
+        token = checked_token(self._given_token, "HF_TOKEN")
         url = hf_hub_url(wanted.repo, wanted.path, revision=wanted.revision, endpoint=self._endpoint)
-        metadata = self._ask(url, wanted, patience)
+        metadata = self._ask(url, wanted, token, patience)
         _require_same(metadata, wanted, self.name)
         at_home = urlsplit(metadata.location)[:2] == urlsplit(self._endpoint)[:2]
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token and at_home else {}
+        headers = {"Authorization": f"Bearer {token}"} if token and at_home else {}
         connect = partial(open_range, self._session, metadata.location, patience=patience, headers=headers)
         yield Remote(size=metadata.size, ranges=True, open=connect if at_home else partial(_signed, connect))
 
-    def _ask(self, url: str, wanted: Wanted, patience: Patience) -> HfFileMetadata:
+    def _ask(self, url: str, wanted: Wanted, token: str | None, patience: Patience) -> HfFileMetadata:
         from huggingface_hub import get_hf_file_metadata
         from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]  # of its HTTP library
 
         try:
-            return get_hf_file_metadata(
-                url, token=self._token or False, timeout=patience.connect, endpoint=self._endpoint
-            )
+            return get_hf_file_metadata(url, token=token or False, timeout=patience.connect, endpoint=self._endpoint)
         except HfHubHTTPError as error:
-            raise _named(error, wanted, with_token=self._token is not None) from None
+            raise _named(error, wanted, with_token=token is not None) from None
         except (HTTPError, OSError, ValueError) as error:
             raise NetworkFailed(f"{shown_address(url)}: {type(error).__name__}: {scrub(error)}") from None
 

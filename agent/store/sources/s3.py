@@ -18,7 +18,7 @@ from agent.errors import (
     SourceRefused,
     StoreError,
 )
-from agent.store.sources.http import parse_retry_after, scrub
+from agent.store.sources.http import asked_wait, scrub
 from agent.store.sources.source import Remote, Stream, candidate_names
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from botocore.exceptions import ClientError
 
     from agent.store.patience import Patience
-    from agent.store.wanted import Wanted
+    from agent.store.wanted import Sought, Wanted
 
 _CHUNK = 2**17  # a read waits until it is full, and the watchdog sees it only then
 _ABSENT = {"404", "NoSuchKey", "NotFound"}
@@ -68,7 +68,7 @@ class S3Source:
         self.name = f"s3://{bucket}/{self._prefix}"
         self._made: Any = None
 
-    def offers(self, wanted: Wanted, patience: Patience) -> Iterator[Remote]:
+    def offers(self, wanted: Wanted | Sought, patience: Patience) -> Iterator[Remote]:
         """Yield the objects that have a name of the wanted file.
 
         Raises:
@@ -86,7 +86,7 @@ class S3Source:
                 raise _named(error, f"s3://{self._bucket}/{key}") from None
             except (BotoCoreError, ValueError) as error:
                 raise _unreachable(error, self.name) from None
-            if head["ContentLength"] == wanted.size:
+            if wanted.fits(head["ContentLength"]):
                 yield self._remote(key, head["ContentLength"], head["ETag"], patience)
 
     def _remote(self, key: str, size: int, tag: str, patience: Patience) -> Remote:
@@ -151,7 +151,7 @@ def _named(error: ClientError, where: str) -> StoreError:
     metadata = error.response.get("ResponseMetadata", {})
     status = int(metadata.get("HTTPStatusCode", 0))
     answer = f"{where} answered {status} {code}"
-    wait = parse_retry_after(metadata.get("HTTPHeaders", {}).get("retry-after"))
+    wait = asked_wait(metadata.get("HTTPHeaders", {}))
     if code == "RequestTimeTooSkewed":
         return ClockSkewed(f"{answer}: set the clock of this machine (`timedatectl` shows it)")
     if code in ("PreconditionFailed", "412"):
@@ -177,6 +177,10 @@ def _unreachable(error: Exception, where: str) -> StoreError:
     if isinstance(error, NoCredentialsError | PartialCredentialsError):
         return AccessDenied(
             f"{where}: no credentials are set: see AWS_PROFILE, or add ?profile=NAME or ?anonymous=1 to the source"
+        )
+    if isinstance(error, HTTPClientError) and "Invalid header value" in str(error):
+        return AccessDenied(
+            f"{where}: the credentials hold a line break or another character that no key has: set them anew"
         )
     if isinstance(error, HTTPClientError | NoConnection):
         return NetworkFailed(f"{where}: {scrub(error)}")

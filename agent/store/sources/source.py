@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.store.patience import Patience
-from agent.store.wanted import Wanted
+from agent.store.wanted import Sought, Wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +73,10 @@ class Source(Protocol):
         ...
 
 
-def candidate_names(wanted: Wanted) -> tuple[str, ...]:
+def candidate_names(wanted: Wanted | Sought) -> tuple[str, ...]:
     """Where a mirror may keep a file, relative to its root: as a store does, as the hub does, or flat. Exact names only."""
+    if isinstance(wanted, Sought):
+        return (wanted.name,)
     names = (
         f"sha256/{wanted.sha256[:2]}/{wanted.sha256}",
         f"{wanted.repo}/{wanted.revision}/{wanted.path}",

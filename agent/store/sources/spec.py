@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 from urllib.request import url2pathname
 
 from agent.errors import SourceUnknown
 from agent.header.text import shown
+from agent.store.sources.http import is_address, scrub
 
 if TYPE_CHECKING:
     from agent.store.sources.source import Source
@@ -37,7 +38,7 @@ def parse_sources(texts: Sequence[str], *, spool_folder: Path | None = None) -> 
 
 
 def _parse(text: str, spool_folder: Path | None) -> Source:
-    if re.match(r"[\w+.:-]*//[^/]*@", text):
+    if re.search(r"(^[\w+.:-]*|:)//[^/]*@", text):
         raise SourceUnknown(
             "a source holds a user name or password: leave them out; credentials come from AWS_PROFILE, HF_TOKEN or GITHUB_TOKEN"
         )
@@ -54,13 +55,13 @@ def _parse(text: str, spool_folder: Path | None) -> Source:
         return makers[kind](rest)
     if not text or re.match(r"[a-z][\w+.-]+:", text):
         raise _unknown(text)
-    return _folder(Path(text).expanduser())
+    return _folder(Path(text))
 
 
 def _hub(endpoint: str) -> Source:
     from agent.store.sources.hub import HubSource
 
-    if endpoint and not re.match(r"https?://[^/?#]+", endpoint):
+    if endpoint and not is_address(endpoint):
         raise _unknown(f"hub:{endpoint}")
     return HubSource(endpoint or None)
 
@@ -68,17 +69,21 @@ def _hub(endpoint: str) -> Source:
 def _hub_cache(folder: str) -> Source:
     from agent.store.sources.hub_cache import HubCacheSource
 
-    return HubCacheSource(Path(folder).expanduser().absolute() if folder else None)
+    return HubCacheSource(_existing(Path(folder)) if folder else None)
 
 
 def _s3(text: str) -> Source:
     from agent.store.sources.s3 import S3Source
 
-    parts = urlsplit(text)
+    parts = _split(text)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(options.keys() - _S3_OPTIONS)
     if not parts.netloc or unknown:
         raise _unknown(text if not unknown else f"{text.partition('?')[0]}?{unknown[0]}=...")
+    if "endpoint" in options and not is_address(options["endpoint"]):
+        raise SourceUnknown(
+            f"the endpoint {scrub(options['endpoint'])!r} is no address: give https://HOST or http://HOST:PORT"
+        )
     return S3Source(
         parts.netloc,
         parts.path,
@@ -108,7 +113,7 @@ def _run(rest: str, spool_folder: Path | None) -> Source:
 
 
 def _file(text: str) -> Source:
-    parts = urlsplit(text)
+    parts = _split(text)
     if parts.netloc not in ("", "localhost") or not parts.path:
         raise _unknown(text)
     return _folder(Path(url2pathname(parts.path)))
@@ -117,9 +122,26 @@ def _file(text: str) -> Source:
 def _folder(folder: Path) -> Source:
     from agent.store.sources.folder import FolderSource
 
-    if not folder.is_dir():
-        raise SourceUnknown(f"the source {shown(str(folder))} is no folder: check the path, or use one of {FORMS}")
-    return FolderSource(folder.absolute())
+    return FolderSource(_existing(folder))
+
+
+def _existing(folder: Path) -> Path:
+    try:
+        if (folder := folder.expanduser()).is_dir():
+            return folder.absolute()
+        trouble = f"is no folder: check the path, or use one of {FORMS}"
+    except (OSError, RuntimeError) as error:  # the second where ~ is of no user
+        trouble = (
+            f"cannot be looked at ({getattr(error, 'strerror', None) or error}): check the path and its permissions"
+        )
+    raise SourceUnknown(f"the source {shown(str(folder))} {trouble}")
+
+
+def _split(text: str) -> SplitResult:
+    try:
+        return urlsplit(text)
+    except ValueError:
+        raise _unknown(text) from None
 
 
 def _unknown(text: str) -> SourceUnknown:

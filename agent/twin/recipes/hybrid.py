@@ -244,6 +244,55 @@ PLAMO2 = Recipe(
     "llama.cpp takes the width of rotation from layer 0, and its CPU kernel never returns for a width of 0",
 )
 
+_LIGHTNING = periodic(16, 8, 7)
+
+MINIMAX_01 = Recipe(
+    architecture="minimax-01",
+    n_layer=len(_LIGHTNING),
+    pattern=_LIGHTNING,
+    metadata={
+        **transformer(
+            rope_base=1e7, eps=1e-5, feed_forward=32, rope__dimension_count=16, residual_scale=3.5565588200778455
+        ),
+        "expert_count": 8,
+        "expert_used_count": 2,
+    },
+    source="published configuration of MiniMaxAI/MiniMax-Text-01: attention at every eighth layer, lightning attention elsewhere",
+    notes="16 layers of 80, 2 of 8 experts in place of 2 of 32",
+    omit=("*attn_*.bias",),
+)
+
+_LING3 = attention_at(12, (3, 7, 11))
+
+BAILINGMOE3 = Recipe(
+    architecture="bailingmoe3",
+    n_layer=len(_LING3),
+    pattern=_LING3,
+    metadata={
+        **transformer(head_size=None, rope_base=6e6, leading_dense_block_count=1),
+        **latent(q_rank=48),
+        "attention.head_count_kv": where(_LING3, "A", 1),
+        "ssm.conv_kernel": 4,
+        "kda.head_dim": 32,
+        "kda.safe_gate": True,
+        "kda.gate_lower_bound": -5.0,
+        **experts(
+            expert_gating_func=2,
+            expert_shared_count=1,
+            expert_shared_feed_forward_length=32,
+            expert_weights_norm=True,
+            expert_weights_scale=2.5,
+            swiglu_clamp_exp=(*(0.0,) * 6, *(7.0,) * 6),
+            swiglu_clamp_shexp=(*(0.0,) * 6, *(7.0,) * 6),
+        ),
+    },
+    source="llama.cpp's loader and converter of inclusionAI/Ling-3.0-flash: latent attention with gates at some layers, delta "
+    "attention elsewhere, first layer dense",
+    notes="12 layers of 42, attention at every fourth, 2 of 8 experts; without the layer for multi-token prediction",
+    omit=("*attn_?.bias",),
+    gains={"*ssm_a": -1.0},  # the converter stores a factor of the gate here, which is positive
+)
+
 RECIPES = (
     JAMBA,
     KIMI_LINEAR,
@@ -257,4 +306,6 @@ RECIPES = (
     NEMOTRON_H,
     NEMOTRON_H_MOE,
     PLAMO2,
+    MINIMAX_01,
+    BAILINGMOE3,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.twin.recipe import MetaValue, Recipe
-from agent.twin.recipes.common import attention_only, experts, transformer
+from agent.twin.recipes.common import WINDOW, attention_only, experts, transformer
 
 
 def latent(
@@ -145,5 +145,37 @@ MISTRAL4 = attention_only(
     notes="8 layers of 36, 2 of 8 experts in place of 4 of 128",
 )
 
-RECIPES = (DEEPSEEK2, DEEPSEEK32, GLM_DSA, MINICPM3, MISTRAL4)
+_DOTS3_FULL = tuple(layer % 4 == 3 for layer in range(8))
+
+DOTS3NOTE = attention_only(
+    "dots3note",
+    metadata={
+        **transformer(head_size=None, rope_base=1e7, leading_dense_block_count=1),
+        **latent(q_rank=48),
+        **experts(
+            expert_gating_func=2,
+            expert_shared_count=1,
+            expert_weights_norm=True,
+            expert_weights_scale=2.5,
+            attention__sliding_window=WINDOW,
+            attention__sliding_window_pattern=tuple(not full for full in _DOTS3_FULL),
+            attention__kv_lora_rank_swa=48,
+            attention__key_length_swa=64,
+            attention__value_length_swa=48,
+            attention__key_length_mla_swa=32,
+            attention__value_length_mla_swa=16,
+            rope__freq_base_swa=1e4,
+            attention__indexer__head_count=4,
+            attention__indexer__key_length=64,
+            attention__indexer__top_k=8,
+            attention__indexer__types=_DOTS3_FULL,
+        ),
+    },
+    source="llama.cpp's loader and converter of dots3: latent attention of two widths, windows in most layers, an indexer in "
+    "those without, gates by head",
+    notes="8 layers of 46, three with a window, then one without; 2 of 8 experts, window 16, the indexer picks 8 tokens; without "
+    "the layers for multi-token prediction",
+)
+
+RECIPES = (DEEPSEEK2, DEEPSEEK32, GLM_DSA, MINICPM3, MISTRAL4, DOTS3NOTE)
 FAMILY_RECIPES: Mapping[str, Recipe] = {"glm47-flash": GLM47_FLASH}

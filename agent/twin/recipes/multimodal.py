@@ -77,4 +77,31 @@ GEMMA3N = attention_only(
     gains={"token_embd.weight": 1 / 8},
 )
 
-RECIPES = (QWEN3VLMOE, QWEN3VL, QWEN2VL, HUNYUAN_VL, GEMMA4, GEMMA3N)
+PADDLEOCR = attention_only(
+    "paddleocr",
+    seed=1,
+    metadata=transformer(rope_base=5e5, eps=1e-5, rope__dimension_sections=(6, 5, 5, 0)),
+    source="published configuration of PaddlePaddle/PaddleOCR-VL: every layer alike, three axes of position",
+    notes="8 layers of 18",
+    omit=("*.bias",),
+)
+
+COGVLM = attention_only(
+    "cogvlm",
+    metadata=transformer(head_size=None, kv_heads=4, eps=1e-5),
+    source="published configuration of THUDM/cogvlm-chat-hf: every layer alike, with weights of its own for images",
+    notes="8 layers of 32; text alone is decoded, so the weights for images are in the file and not used",
+    omit=("rope_freqs.weight",),
+)
+
+CHAMELEON = attention_only(
+    "chameleon",
+    seed=1,
+    metadata=transformer(head_size=None, eps=1e-5, swin_norm=False),
+    vocabulary=8448,
+    source="published configuration of facebook/chameleon-7b: every layer alike, norms of q and k by head",
+    notes="8 layers of 32; llama.cpp takes the tokens 4 to 8195 for those of images and never lets them win, so there are more",
+    omit=("*attn_?.bias",),
+)
+
+RECIPES = (QWEN3VLMOE, QWEN3VL, QWEN2VL, HUNYUAN_VL, GEMMA4, GEMMA3N, PADDLEOCR, COGVLM, CHAMELEON)

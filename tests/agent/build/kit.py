@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
+
+from agent.binding.layout import Layout
+from agent.build.archive import members_of, pack
+from agent.build.record import LIBRARIES, BuildRecord
+from agent.build.system import needed_by, system_of_build
 
 GGML_H = """\
 #pragma once
@@ -148,6 +156,36 @@ def write_checkout(root: Path, *, llama_h: str = LLAMA_H) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return root
+
+
+def pack_build(folder: Path, archive: Path, layout: Layout, **changes: Any) -> BuildRecord:
+    """Pack the files of `folder` as a build of the CPU; `changes` are fields of its record."""
+    libraries = sorted(path for path in (folder / LIBRARIES).glob("lib*") if not path.is_symlink())
+    fields: dict[str, Any] = {
+        "key": "",
+        "commit": None,
+        "patches": (),
+        "patch_digest": "",
+        "backend": "cpu",
+        "system": system_of_build(libraries),
+        "toolchain": {},
+        "flags": (),
+        "layout": layout,
+        "needed": needed_by(libraries, frozenset(path.name for path in libraries)),
+        "members": members_of(folder),
+    }
+    record = BuildRecord(**fields | changes)
+    pack(folder, record, archive)
+    return record
+
+
+def pack_installed(tmp_path: Path, layout: Layout, **changes: Any) -> Path:
+    """The libraries that came with the binding, packed as a build with `layout`."""
+    llama_cpp = pytest.importorskip("llama_cpp")
+    folder, archive = tmp_path / "installed", tmp_path / "installed.tar"
+    shutil.copytree(Path(llama_cpp.__file__).parent / "lib", folder / LIBRARIES)
+    pack_build(folder, archive, layout, **changes)
+    return archive
 
 
 class Ran(NamedTuple):

@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
+from agent.binding.layout import Layout, machine_name
 from agent.build.archive import lend_build, members_of, pack, unpack, verify_folder
-from agent.build.headers import machine_name
-from agent.build.layout import Layout
 from agent.build.record import RECORD, BuildRecord
 from agent.build.system import check_backend, system_of_build
 from agent.errors import AgentError, BuildInvalid

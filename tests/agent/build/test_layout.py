@@ -13,21 +13,21 @@ from typing import Any
 
 import pytest
 
+from agent.binding.defaults import KNOWN_DEFAULTS
+from agent.binding.layout import Layout, machine_name
+from agent.binding.structs import follow, struct_of, structure_of
+from agent.binding.used import STRUCTS
 from agent.build.abi import check_abi
 from agent.build.assertions import assertions_of
-from agent.build.binding import follow, struct_of, structure_of
 from agent.build.compare import compare_layouts
 from agent.build.compiler import check_source
 from agent.build.headers import (
-    ENGINE_STRUCTS,
     LLAMA_HEADERS,
     layout_of_checkout,
     layout_of_headers,
     llama_includes,
-    machine_name,
 )
-from agent.build.layout import Layout
-from agent.build.readback import KNOWN_DEFAULTS, check_defaults, read_back
+from agent.build.readback import check_defaults, read_back
 from agent.errors import EngineUnavailable, HeadersUnreadable, LayoutInvalid
 from tests.agent.build.kit import LLAMA_H, skippy, write_checkout
 
@@ -55,7 +55,7 @@ def test_binding_agrees_with_headers_of_its_pin(checkout: Path) -> None:
     """Every field of every struct of the engine is compared, and none differs."""
     compared = compare_layouts(read_back(None).layout, layout_of_checkout(checkout))
     assert compared.findings == ()
-    assert compared.structs == len(ENGINE_STRUCTS)
+    assert compared.structs == len(STRUCTS)
     assert compared.fields == 17 + 37 + 7 + 14
 
 
@@ -121,7 +121,7 @@ def test_layouts_of_two_machines_are_not_compared(checkout: Path) -> None:
     assert [finding.id for finding in compare_layouts(layout, other).errors] == ["AB001"]
 
 
-@pytest.mark.parametrize("name", ENGINE_STRUCTS)
+@pytest.mark.parametrize("name", STRUCTS)
 def test_structure_of_a_layout_has_that_layout(checkout: Path, name: str) -> None:
     """A ctypes structure made from a layout has its offsets and sizes, so that a binding can follow a pin."""
     struct = layout_of_checkout(checkout).structs[name]
@@ -157,9 +157,9 @@ FOLLOW = """
 import ctypes, json, sys
 import llama_cpp.llama_cpp as llama
 from pathlib import Path
-from agent.build.binding import follow
+from agent.binding.defaults import read_defaults, wrong_defaults
+from agent.binding.structs import follow
 from agent.build.headers import layout_of_checkout
-from agent.build.readback import _values, check_defaults
 
 # the binding of the release before: it lacks a field in the middle
 old = llama.llama_model_params
@@ -170,14 +170,14 @@ for value in vars(llama).values():
     if isinstance(value, ctypes._CFuncPtr):
         value.restype = shifted if value.restype is old else value.restype
         value.argtypes = [shifted if kind is old else kind for kind in value.argtypes or ()]
-before = len(check_defaults(_values(llama))[1])
+before = len(list(wrong_defaults(read_defaults(llama))))
 layout = layout_of_checkout(Path(sys.argv[1]))
-names = follow(llama, layout, ("llama_model_params", "llama_context_params"))
+names = follow(llama, layout)
 params = llama.llama_model_default_params()
 params.progress_callback = llama.llama_progress_callback(lambda progress, data: True)
 params.vocab_only = True
 model = llama.llama_model_load_from_file(sys.argv[2].encode(), params)
-print(json.dumps([before, names, len(check_defaults(_values(llama))[1]), params.lazy_mode, bool(model)]))
+print(json.dumps([before, names, len(list(wrong_defaults(read_defaults(llama)))), params.lazy_mode, bool(model)]))
 """
 
 
@@ -202,7 +202,7 @@ def test_what_cannot_be_followed_is_refused(tmp_path: Path, name: str) -> None:
 
     layout = layout_of_checkout(changed(tmp_path, name))
     with pytest.raises(LayoutInvalid):
-        follow(llama, layout, ("llama_context_params",))
+        follow(llama, layout)
     assert check_defaults(read_back(None).values)[1] == ()
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from agent.build.patches.apply import check_applies
 from agent.build.patches.queue import check_names, queue_digest, read_queue
+from agent.build.patches.removed import GUARDS as GUARDS_KNOWN
 from agent.build.patches.removed import check_removed, read_reviewed
 from agent.errors import PatchesUnreadable
 from tests.agent.build.kit import skippy
+from tests.agent.store.privilege import closed
 
 FILE = "src/guards.cpp"
 SOURCE = """\
@@ -61,7 +65,7 @@ class Queue:
         self.write(SOURCE)
         self._git("add", ".")
         self._git("commit", "-q", "-m", "upstream")
-        self.base = self._git("rev-parse", "HEAD").strip()
+        self.base = self.head()
 
     def write(self, text: str, name: str = FILE) -> None:
         """Write a file of the tree."""
@@ -74,6 +78,10 @@ class Queue:
         self.write(text, name)
         self._git("add", "-A")
         self._git("commit", "-q", "-m", "change")
+
+    def head(self) -> str:
+        """The last commit."""
+        return self._git("rev-parse", "HEAD").strip()
 
     def export(self) -> Path:
         """Write the queue as git does, and go back to upstream."""
@@ -283,3 +291,60 @@ def test_folders_that_are_not_there_are_refused(tmp_path: Path, queue: Queue) ->
     assert skippy("lint-patches", "--patches", tmp_path / "nowhere").code == 2
     (queue.folder / "0001-a.patch").write_text("x", encoding="utf-8")
     assert skippy("lint-patches", "--patches", queue.folder, "--llama-src", tmp_path / "nowhere").code == 2
+
+
+def test_a_closed_folder_is_not_an_empty_one(queue: Queue) -> None:
+    """A queue without the patches of a folder that may not be read has another digest, so it is refused."""
+    queue.commit(SOURCE.replace("int plain", "int first"))
+    folder = queue.export()
+    for place in (folder / "models", folder):
+        with closed(place), pytest.raises(PatchesUnreadable, match="cannot be looked into"):
+            read_queue(folder)
+    with closed(folder) as shut:
+        assert skippy("lint-patches", "--patches", shut / "core").code == 2
+        assert skippy("lint-patches", "--patches", queue.tree, "--llama-src", shut / "x").code == 2
+
+
+def test_a_patch_that_is_a_folder_is_refused(queue: Queue) -> None:
+    """Neither passed over nor looked into."""
+    (queue.folder / "0001-a.patch").mkdir()
+    with pytest.raises(PatchesUnreadable, match="not a patch"):
+        read_queue(queue.folder)
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "folder", "binary", "missing"])
+def test_a_list_of_reviewed_lines_that_is_no_text_is_refused_at_once(queue: Queue, tmp_path: Path, kind: str) -> None:
+    """A device without an end and a pipe without a writer neither fill the memory nor wait."""
+    queue.commit(SOURCE.replace("int plain", "int first"))
+    path = tmp_path / "list"
+    if kind == "device":
+        path = Path("/dev/zero")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "binary":
+        path.write_bytes(b"\xff\xfe")
+    ran = skippy("lint-patches", "--patches", queue.export(), "--reviewed", path)
+    assert ran.code == 2
+    assert str(path) in ran.err
+
+
+@pytest.mark.parametrize("text", ["if(", "register_", "sync_", "case LLM_A ", "{ LLM_", "if (x ", " "])
+def test_a_line_of_any_length_is_looked_at_quickly(text: str) -> None:
+    """A patch with one line of 20,000 characters costs about a second at most; the search for guards once took a minute."""
+    since = time.process_time()
+    for guard in GUARDS_KNOWN:
+        guard.stands_in(text * (20_000 // len(text)))
+    assert time.process_time() - since < 5
+
+
+@pytest.mark.parametrize("before", [0, 1000, 1020, 5000])
+def test_a_guard_far_to_the_right_is_found(queue: Queue, before: int) -> None:
+    """Also where it begins at the edge of what is looked at once."""
+    line = "    int x = 1;" + " " * before + "ctx->synchronize(); if (n >= size) { return; }\n"
+    queue.write(SOURCE + line)
+    queue.commit(SOURCE + line)
+    queue.base = queue.head()
+    queue.commit(SOURCE)
+    assert removed_ids(queue.export()) == ["PL020"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -282,3 +283,87 @@ def test_command_fails_on_a_refused_struct(tmp_path: Path) -> None:
     assert skippy("abi", "--rust", path, "--struct", "A").code == 0
     ran = skippy("abi", "--rust", path, "--struct", "B")
     assert (ran.code, "lib.rs:2" in ran.err, "String" in ran.err) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    ("variants", "fits"),
+    [
+        ("A = 0, B", True),
+        ("A = -1, B = 0x7fff_ffff", True),
+        ("A = 1 << 3, B = 1 << 31", True),
+        ("A = 0xffff_ffffu32", True),
+        ("A = 0x1_0000_0000", False),
+        ("A = -1, B = 4_000_000_000", False),
+        ("A = 0xffff_ffff, B", False),
+        ("A = 1 << 32", False),
+        ("A = OTHER", False),
+        ("A = 1 + 1", False),
+    ],
+)
+def test_an_enum_that_may_be_wider_than_cs_is_refused(tmp_path: Path, variants: str, fits: bool) -> None:
+    """A value that needs eight bytes makes a repr(C) enum eight bytes wide; what is not evaluated is not guessed."""
+    path = rust(tmp_path, f"#[repr(C)] enum E {{ {variants} }} #[repr(C)] struct S {{ a: u8, e: E }}")
+    found = read_rust([path])
+    assert ("S" in found.layout.structs) is fits
+    if fits:
+        assert found.layout.structs["S"].size == 8
+        assert check_mirror(found).ok
+    else:
+        assert "discriminant" in found.problems[0].words
+
+
+def test_rustc_agrees_about_wide_enums(tmp_path: Path) -> None:
+    """The compiler says four bytes for those that are laid out, and eight for those that are refused."""
+    rustc = shutil.which("rustc")
+    if rustc is None:
+        pytest.skip("rustc is not installed")
+    path = tmp_path / "wide.rs"
+    path.write_text(
+        "#![allow(warnings)]\n#[repr(C)] enum A { A = -1, B = 0x7fff_ffff }\n#[repr(C)] enum B { A = 0xffff_ffff }\n"
+        "#[repr(C)] enum C { A = 0x1_0000_0000 }\n#[repr(C)] enum D { A = -1, B = 4_000_000_000 }\n"
+        'fn main() { println!("{} {} {} {}", std::mem::size_of::<A>(), std::mem::size_of::<B>(), '
+        "std::mem::size_of::<C>(), std::mem::size_of::<D>()); }\n",
+        encoding="utf-8",
+    )
+    subprocess.run([rustc, "-o", tmp_path / "wide", path], check=True, capture_output=True)
+    assert subprocess.run([tmp_path / "wide"], check=True, capture_output=True, text=True).stdout == "4 4 8 8\n"
+
+
+@pytest.mark.parametrize(
+    ("member", "words"),
+    [
+        ("a: [u8; -5]", "out of range"),
+        ("a: [u8; 99999999999999999999999999]", "out of range"),
+        ("int: u8", "a word of C"),
+        ("r#struct: u8", "a word of C"),
+    ],
+)
+def test_what_c_cannot_say_is_refused_by_name(tmp_path: Path, member: str, words: str) -> None:
+    """Named before the mirror is compiled, where the compiler's words would blame the rules of this project."""
+    found = read_rust([rust(tmp_path, f"#[repr(C)] struct S {{ {member}, b: u32 }}")])
+    assert words in found.problems[0].words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#[repr(C)] struct S { a: " + "[" * 3000 + "u8" + "; 1]" * 3000 + " }",
+        "".join(f"type A{n} = A{n + 1};" for n in range(3000)) + "type A3000 = u8; #[repr(C)] struct S { a: A0 }",
+    ],
+    ids=["arrays", "aliases"],
+)
+def test_types_without_bottom_are_refused(tmp_path: Path, text: str) -> None:
+    """Nesting deeper than the reader follows is named, and no fault of the program."""
+    with pytest.raises(RustUnsupported, match="nested deeper"):
+        read_rust([rust(tmp_path, text)])
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "pipe", "."])
+def test_what_is_no_file_of_rust_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    """A device without an end and a pipe without a writer neither fill the memory nor wait."""
+    path = tmp_path / name
+    if name == "pipe":
+        os.mkfifo(path)
+    ran = skippy("abi", "--rust", path)
+    assert ran.code == 2
+    assert str(path) in ran.err

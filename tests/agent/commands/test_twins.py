@@ -12,6 +12,7 @@ import pytest
 
 from agent.commands.folders import cache_folder, twin_folder
 from agent.twin.catalog import RECIPES
+from agent.twin.without import WITHOUT_TWIN
 from tests.agent.conftest import Cli
 
 
@@ -19,14 +20,17 @@ def test_all_twins_are_listed(cli: Cli, children: list[list[str]]) -> None:
     """Every recipe with its layers and its digest; nothing is built."""
     done = cli("twins", "--json")
     assert (done.code, done.err) == (0, "")
-    rows = {row["architecture"]: row for row in json.loads(done.out)}
+    every = {row["architecture"]: row for row in json.loads(done.out)}
+    assert {name: row["without_twin"] for name, row in every.items() if "without_twin" in row} == WITHOUT_TWIN
+    rows = {name: row for name, row in every.items() if "without_twin" not in row}
     assert set(rows) == set(RECIPES)
     assert all(row["layers"] == RECIPES[name].n_layer for name, row in rows.items())
     assert all(row["path"] is None for row in rows.values())
     assert len({row["digest"] for row in rows.values()}) == len(rows)
     assert children == []
     table = cli("twins").out
-    assert all(name in table for name in RECIPES)
+    assert all(name in table for name in {*RECIPES, *WITHOUT_TWIN})
+    assert "no twin: it is an encoder" in table
 
 
 def test_a_twin_is_built_with_the_same_bytes_anywhere(
@@ -53,6 +57,23 @@ def test_a_cache_that_cannot_be_written_is_infra(process: Cli, tmp_path: Path) -
     assert done.err.startswith("error: ")
     assert "blocked" in done.err
     assert "SKIPPY_CACHE" in done.err
+
+
+def test_a_named_twin_is_shown_with_what_differs_from_the_family(cli: Cli) -> None:
+    """Its source and its notes; the others are left out."""
+    done = cli("twins", "grok")
+    words = " ".join(done.out.split())
+    assert "published configuration of xai-org/grok-2" in words
+    assert "8 layers of 64" in words
+    assert "qwen3" not in words
+
+
+@pytest.mark.parametrize(("architecture", "word"), [("bert", "an encoder"), ("plm", "GGML_ASSERT")])
+def test_an_architecture_without_a_twin_says_why(cli: Cli, architecture: str, word: str) -> None:
+    """One line with the reason, exit code 2."""
+    done = cli("twins", architecture, "--build")
+    assert done.code == 2
+    assert word in done.err
 
 
 def test_an_unknown_architecture_names_the_nearest(cli: Cli) -> None:

@@ -212,7 +212,7 @@ def test_a_product_with_a_weight_is_carried() -> None:
 
 @pytest.mark.parametrize("name", ["inp_tokens", "inp_embd"])
 def test_the_text_read_above_a_cut_crosses(name: str) -> None:
-    """A layer that looks at the token ids (or at embeddings given in their place) again makes them cross."""
+    """A layer that looks at the token ids, or at embeddings given in their place, again makes them cross."""
     drawing = Drawing()
     text = drawing.leaf(name, host=True, shape=(TOKENS, 1, 1, 1))
     embedded = drawing.node("embedded", "GET_ROWS", drawing.leaf("token_embd.weight"), text)
@@ -220,9 +220,11 @@ def test_the_text_read_above_a_cut_crosses(name: str) -> None:
     again = drawing.node("per_layer-1", "GET_ROWS", drawing.leaf("blk.1.embd.weight"), text)
     upper = drawing.node("l_out-1", "ADD", lower, again)
     drawing.node("l_out-2", "ADD", upper, upper)
-    flow = drawing.flow
-    assert flow.boundary(1).tokens
-    assert not flow.boundary(2).tokens
+    lower_cut, upper_cut = (drawing.flow.boundary(cut) for cut in (1, 2))
+    assert lower_cut.tokens is (name == "inp_tokens")
+    assert lower_cut.columns == (() if lower_cut.tokens else ((0, TOKENS),))
+    assert not upper_cut.tokens
+    assert not upper_cut.columns
 
 
 def test_a_cache_of_a_lower_layer_read_above_forbids_the_cut_by_name() -> None:

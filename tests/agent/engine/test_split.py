@@ -7,14 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from agent.engine.anatomy import Port
+from agent.engine.anatomy import Counts, Port
 from agent.engine.session import Session
 from agent.engine.stage import BoundaryTap, Bytes, Stage
 from agent.engine.transcript import Turn
 from agent.errors import GraphChanged
 from agent.lanes.agreement import Agreement
-from agent.lanes.boundary_sweep import sweep_one
-from agent.lanes.chained import brought_something, run_chain
+from agent.lanes.chained import brought_something, cross, run_chain
 from agent.lanes.cuts import class_cuts, middle_cut, third_cuts
 from agent.lanes.subject import Subject
 from agent.lanes.workload import Workload
@@ -32,7 +31,7 @@ def test_every_legal_cut_gives_the_bits_of_the_whole_model(subjects: Subjects, f
     cuts = subject.contract.legal_cuts
     assert cuts == tuple(range(1, subject.n_layer))
     for cut in cuts:
-        agreement, carried = sweep_one(subject, WORKLOAD, cut)
+        agreement, carried = cross(subject, WORKLOAD, cut)
         assert agreement.positions == 23
         assert agreement.exact, f"cut {cut}: {agreement.first}"
         assert carried
@@ -63,8 +62,8 @@ def feed(subject: Subject, stage: Stage, cut: int, dropped: Port | None = None) 
     agreement = Agreement()
     writes = stage.writes
 
-    def fewer(count: int, arriving: tuple[Bytes, ...] | None) -> dict[Port, Bytes]:
-        kept = writes(count, arriving)
+    def fewer(counts: Counts, arriving: tuple[Bytes, ...] | None) -> dict[Port, Bytes]:
+        kept = writes(counts, arriving)
         return {port: data for port, data in kept.items() if dropped is None or port.name != dropped.name}
 
     stage.writes = fewer  # type: ignore[method-assign]
@@ -231,7 +230,7 @@ def test_layers_that_share_caches_cannot_be_parted(subjects: Subjects, family: s
     assert forbidden
     assert all(name.startswith("cache_") for cut in forbidden for name in cut.forbidden_by)
     for cut in (subject.contract.legal_cuts[0], subject.contract.legal_cuts[-1]):
-        agreement, carried = sweep_one(subject, WORKLOAD, cut)
+        agreement, carried = cross(subject, WORKLOAD, cut)
         assert agreement.exact, f"cut {cut}: {agreement.first}"
         assert carried
 
@@ -244,6 +243,6 @@ def test_every_architecture_is_exact_at_every_class_of_cut(subjects: Subjects, a
     cuts = class_cuts(subject.contract)
     assert cuts
     for cut in cuts:
-        agreement, carried = sweep_one(subject, WORKLOAD, cut)
+        agreement, carried = cross(subject, WORKLOAD, cut)
         assert agreement.exact, f"cut {cut}: {agreement.first}"
         assert carried

@@ -22,9 +22,11 @@ from matrixgen.manifest import Manifest
 from tests.agent.conftest import Legs, Subjects
 
 # small twins, tried in this order until one can show a fault
-FAMILIES = ("qwen3-dense", "lfm2", "rwkv7", "deepseek3", "mamba", "granite-hybrid")
+FAMILIES = ("qwen3-dense", "lfm2", "rwkv7", "deepseek3", "mamba", "granite-hybrid", "qwen3vlmoe")
 # these take the process with them, so that they are tried in a child
 DEADLY = {"native-abort"}
+# their lane is owed on accelerators only; tests/agent/lanes/test_backend_parity.py seeds them on a stand-in
+ACCELERATORS = {name for name, fault in FAULTS.items() if fault.lanes == ("backend-parity",)}
 
 
 def test_every_lane_has_a_fault_that_it_must_catch() -> None:
@@ -80,7 +82,7 @@ CASES = [
     pytest.param(fault, lane, marks=() if (fault, lane) in few() else pytest.mark.slow)
     for fault in FAULTS
     for lane in FAULTS[fault].lanes
-    if fault not in DEADLY
+    if fault not in DEADLY | ACCELERATORS and lane != "backend-parity"
 ]
 
 
@@ -111,7 +113,7 @@ def passes(subject: Subject, family: str, lane: str, params: Mapping[str, Any]) 
 def applicable(subjects: Subjects, legs: Legs, fault: str, lane: str) -> tuple[str, Mapping[str, Any]]:
     """The first family that owes the lane and can show the fault, with short parameters."""
     for family in FAMILIES:
-        spec = next((spec for spec in legs(family).lanes if spec.name == lane), None)
+        spec = next((spec for spec in legs(family, event="manual-full").lanes if spec.name == lane), None)
         if spec is not None and FAULTS[fault].applies(subjects(family).contract):
             return family, _shorten(spec.params)
     pytest.skip(f"no small family owes {lane} and can show {fault}")
@@ -166,8 +168,9 @@ def test_every_fault_is_caught_on_every_architecture_that_can_show_it(
     families = sorted(family.family for family in manifest.families if family.tier == 1)
     done = trials(manifest, legs, list(FAULTS), *families)
     assert [(trial.leg.id, trial.fault, trial.missed) for trial in done if trial.missed] == []
-    assert {trial.fault for trial in done if trial.caught} == set(FAULTS)
-    assert {lane.partition("/")[2] for trial in done for lane in trial.caught} >= set(KNOWN_LANES) - {"refuse"}
+    assert {trial.fault for trial in done if trial.caught} == set(FAULTS) - ACCELERATORS
+    caught = {lane.partition("/")[2] for trial in done for lane in trial.caught}
+    assert caught >= set(KNOWN_LANES) - {"refuse", "backend-parity"}
     print_faults(done)
     table = capsys.readouterr().out
     assert all(family in table for family in families)

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from agent.gate.producers import GITHUB_ACTIONS_APP
 from tests.agent.gate.product import Product
 
 REPOSITORY = "mesh/llm"
@@ -201,8 +202,11 @@ class Server:
 
     def make_check(self, body: Mapping[str, Any], _query: Any) -> Answer:
         """POST /check-runs"""
-        self.checks.append(dict(body))
-        return 201, {"id": 1, "url": self.at("/check-runs/1"), "html_url": f"https://github.com/{REPOSITORY}/runs/1"}
+        number = 100 + len(self.checks)
+        html = f"https://github.com/{REPOSITORY}/runs/{number}"
+        made = {"id": number, "url": self.at(f"/check-runs/{number}"), "html_url": html, "details_url": html}
+        self.checks.append({**body, **made, "app": {"id": GITHUB_ACTIONS_APP}})
+        return 201, self.checks[-1]
 
     def any_commit(self, _body: Any, _query: Any, sha: str) -> Answer:
         """GET /commits/sha"""

@@ -352,30 +352,42 @@ def test_the_schema_knows_every_cause() -> None:
     assert Evidence(receipts=()).refused == ()
 
 
-def write_builds(folder: Path, **changes: object) -> None:
-    """The lists that the builder packs, one a build."""
+LISTS = {"contents.json": "files", "build.json": "members"}
+
+
+def write_builds(folder: Path, name: str = "contents.json", /, **changes: object) -> None:
+    """The lists of the builds, one a build."""
     for build in PLAN.builds:
-        path = folder / build.artifact / "contents.json"
+        path = folder / build.artifact / name
         path.parent.mkdir(parents=True, exist_ok=True)
         files = [{"path": "lib/libllama.so", "size": 1, "sha256": sha256_hex(build.key)}, {"path": "l", "link": "lib"}]
-        path.write_text(json.dumps({"schema_version": 1, "key": build.key, "files": files, **changes}))
+        path.write_text(json.dumps({"schema_version": 1, "key": build.key, LISTS[name]: files, **changes}))
 
 
-def test_gate_traces_libraries_to_builds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", LISTS)
+def test_gate_traces_libraries_to_builds(tmp_path: Path, name: str) -> None:
     """With --builds the verdict says that the libraries are the builds'; without, that nobody looked."""
     assert "not checked: that the libraries" in gate(tmp_path, complete()).stdout
-    write_builds(tmp_path / "builds")
+    write_builds(tmp_path / "builds", name)
     done = gate(tmp_path, complete(), "--builds", tmp_path / "builds")
     assert (done.returncode, "not checked" in done.stdout) == (0, False)
     assert read_verdict(tmp_path / "verdict.json").context.builds_checked
-    write_builds(tmp_path / "builds", files=[{"path": "x", "size": 1, "sha256": "0" * 64}])
+    write_builds(tmp_path / "builds", name, **{LISTS[name]: [{"path": "x", "size": 1, "sha256": "0" * 64}]})
     done = gate(tmp_path, complete(), "--builds", tmp_path / "builds")
     assert (done.returncode, "wrong_build" in done.stdout) == (1, True)
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"key": None}, {"files": []}, {"files": "x"}, {"files": [{"path": "a", "sha256": 5}]}, {"files": [5]}, None],
+    [
+        {"key": None},
+        {"key": ""},
+        {"files": []},
+        {"files": "x"},
+        {"files": [{"path": "a", "sha256": 5}]},
+        {"files": [5]},
+        None,
+    ],
     ids=repr,
 )
 def test_lists_of_builds_that_are_none_are_bad_input(tmp_path: Path, changes: dict[str, object] | None) -> None:

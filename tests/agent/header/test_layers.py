@@ -7,6 +7,7 @@ import pytest
 from agent.errors import HeaderInvalid
 from agent.header import architectures as arch
 from agent.header.layers import (
+    blocks_of_layers,
     disagreements,
     layer_kinds_from_metadata,
     layer_kinds_from_tensors,
@@ -36,6 +37,10 @@ _HEADS = {"attention.head_count": u32(4)}
 
 def _heads(kv: list[int], **more: bytes) -> dict[str, bytes]:
     return {"block_count": u32(len(kv)), **_HEADS, "attention.head_count_kv": array("i32", kv), **more}
+
+
+def _hrm(stack: int, high: int, low: int) -> dict[str, bytes]:
+    return {"hrm.layers_per_stack": u32(stack), "hrm.h_cycles": u32(high), "hrm.l_cycles": u32(low)}
 
 
 RULES = [
@@ -84,6 +89,9 @@ RULES = [
         "A A A A",
         id="laguna-is-dense",
     ),
+    pytest.param("nanbeige", {"block_count": u32(2), **_HEADS, "num_loops": u32(3)}, "A A A A A A", id="runs-again"),
+    pytest.param("nanbeige", {"block_count": u32(2), **_HEADS}, "A A", id="runs-once"),
+    pytest.param("hrm_text", {"block_count": u32(6), **_HEADS, **_hrm(1, 2, 2)}, "A A A A A A", id="two-stacks"),
     pytest.param("deci", _heads([2, 0, 2]), "A N A", id="deci-has-layers-without-attention"),
     pytest.param("deepseek4", {"block_count": u32(2), **_HEADS}, "?", id="own-memory-is-unknown"),
     pytest.param("newarch", {"block_count": u32(2), **_HEADS}, "?", id="unknown-architecture"),
@@ -199,6 +207,28 @@ def test_impossible_hybrids_are_refused(values: dict[str, bytes], verdict: str) 
     assert caught.value.verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        pytest.param("nanbeige", {"block_count": u32(2), "num_loops": u32(0)}, id="no-loop"),
+        pytest.param("nanbeige", {"block_count": u32(2), "num_loops": u32((1 << 32) - 1)}, id="too-many-loops"),
+        pytest.param("hrm_text", {"block_count": u32(6), **_hrm(1, 2, 3)}, id="other-than-block-count"),
+        pytest.param("hrm_text", {"block_count": u32(6), **_hrm(1 << 31, 1 << 31, 1 << 31)}, id="too-many-stacks"),
+    ],
+)
+def test_impossible_loops_are_refused(name: str, values: dict[str, bytes]) -> None:
+    """Numbers of layers that llama.cpp refuses, without a try to list them."""
+    with pytest.raises(HeaderInvalid) as caught:
+        layer_kinds_from_metadata(read(model(name, values)))
+    assert caught.value.verdict == "bad_block_count"
+
+
+def test_the_blocks_of_two_stacks() -> None:
+    """The low stack runs twice, then the high one, and all of that twice."""
+    header = read(model("hrm_text", {"block_count": u32(12), **_hrm(2, 2, 2)}))
+    assert blocks_of_layers(header) == (0, 1, 0, 1, 2, 3) * 2
+
+
 @pytest.mark.parametrize("name", ["qwen3", "mamba", "jamba", "falcon-h1"])
 def test_a_list_of_recurrent_layers_must_not_lie(name: str) -> None:
     """llama.cpp writes the list for every architecture; where it reads it for none, it must still be true."""
@@ -306,6 +336,6 @@ def test_the_period_must_be_seen_twice(kinds: str, expected: int | None) -> None
 
 def test_every_architecture_is_in_one_class() -> None:
     """No name is classified twice."""
-    classes = [arch.RECURRENT, arch.HYBRID, arch.OWN_MEMORY, arch.ENCODER, arch.ENCODER_DECODER, arch.DIFFUSION]
-    classes += [arch.DRAFT, arch.AUDIO, arch.DENSE]
+    classes = [arch.RECURRENT, arch.HYBRID, arch.LOOPED, arch.OWN_MEMORY, arch.ENCODER, arch.ENCODER_DECODER]
+    classes += [arch.DIFFUSION, arch.DRAFT, arch.AUDIO, arch.DENSE]
     assert sum(map(len, classes)) == len(arch.KNOWN)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ from agent.errors import RemoteUnreadable
 from agent.header.reader import read_remote_header
 from agent.twin.build import build_twin
 from agent.twin.catalog import recipe_for
+from tests.agent.header.kit import architecture, gguf, key, strings
 
 REFERENCE = "hf://owner/repo@0123456789abcdef0123456789abcdef01234567/folder/model.gguf"
 PROGRAM = """
@@ -31,10 +34,11 @@ except AgentError as error:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one file in ranges, or misbehaves as `fault` says."""
+    """Serves one file in ranges, or misbehaves as `fault` says. `sent` counts the bytes of bodies."""
 
     data = b""
     fault = ""
+    sent = 0
     asked: list[str]
 
 
@@ -52,17 +56,29 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
+        if self.server.fault in ("busy", "busy for a day") and len(self.server.asked) < 3:
+            self.send_response(429)
+            self.send_header("Retry-After", "1" if self.server.fault == "busy" else "86400")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         first, last = (int(part) for part in str(self.headers["Range"]).removeprefix("bytes=").split("-"))
         body = self.server.data[first : last + 1]
-        whole = self.server.fault == "ignores ranges"
-        self.send_response(200 if whole else 206)
+        endless = self.server.fault in ("ignores ranges", "long")
+        self.send_response(200 if self.server.fault == "ignores ranges" else 206)
+        total = len(self.server.data) + (first if self.server.fault == "grows" else 0)
+        start = first + (self.server.fault == "other range")
         if self.server.fault != "no content range":
-            self.send_header("Content-Range", f"bytes {first}-{first + len(body) - 1}/{len(self.server.data)}")
+            self.send_header("Content-Range", f"bytes {start}-{start + len(body) - 1}/{total}")
         if self.server.fault == "short":
             body = body[:-1]
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(10**12 if endless else len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                self.server.sent += self.wfile.write(body)
+                if not endless:
+                    break
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
         """Say nothing."""
@@ -82,12 +98,12 @@ def server() -> Iterator[Server]:
     thread.join()
 
 
-def ask(server: Server, reference: str = REFERENCE) -> str:
+def ask(server: Server, reference: str = REFERENCE, *, program: str = PROGRAM, token: str = "") -> str:
     """Read a header in a process of its own: the hub's client reads its endpoint when it is imported."""
     host, port = server.server_address[:2]
-    environment = {**os.environ, "HF_ENDPOINT": f"http://{host!s}:{port}", "HF_HUB_OFFLINE": "0"}
+    environment = {**os.environ, "HF_ENDPOINT": f"http://{host!s}:{port}", "HF_HUB_OFFLINE": "0", "HF_TOKEN": token}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, reference], capture_output=True, text=True, env=environment, check=True
+        [sys.executable, "-c", program, reference], capture_output=True, text=True, env=environment, check=True
     )
     return done.stdout.strip()
 
@@ -106,7 +122,11 @@ def test_a_header_is_read_by_ranges(server: Server) -> None:
         ("missing", "404"),
         ("ignores ranges", "200 to a request for a part"),
         ("no content range", "does not say which part"),
-        ("short", "bytes came instead of"),
+        ("short", "bytes instead of"),
+        ("other range", "sent bytes 1 to"),
+        ("grows", "was replaced meanwhile"),
+        ("long", "more than the"),
+        ("busy for a day", "429"),
     ],
 )
 def test_other_answers_are_named(server: Server, fault: str, words: str) -> None:
@@ -115,6 +135,34 @@ def test_other_answers_are_named(server: Server, fault: str, words: str) -> None
     answer = ask(server)
     assert answer.startswith("RemoteUnreadable")
     assert words in answer
+    assert server.sent < 64 << 20, "a model of a terabyte is not read in order to refuse it"
+
+
+def test_a_busy_server_is_asked_again(server: Server) -> None:
+    """429 with a wait that is short enough costs the wait, not the header."""
+    server.fault = "busy"
+    assert ask(server).startswith("jamba 28 ")
+
+
+def test_a_header_without_end_is_bounded(server: Server) -> None:
+    """Strings that reach through all of a model of terabytes: neither all of it is fetched nor all that was is kept."""
+    length = (1 << 20) - 8
+    entry = struct.pack("<Q", length)
+    head = gguf([architecture(), key("k", strings([], 1 << 20))])
+
+    server.data = head + (entry + bytes(length)) * 20
+    program = PROGRAM.replace("try:", "import agent.header.remote as remote\nremote.MOST = 6\ntry:")
+    assert "goes on behind 6 blocks" in ask(server, program=program)
+    assert len(server.asked) <= 7
+
+
+@pytest.mark.parametrize("token", ["hf_S\u00e9cret", "hf_S ecret"])
+def test_a_token_that_no_header_carries_is_named(server: Server, token: str) -> None:
+    """Refused before it is sent, and not shown."""
+    answer = ask(server, token=token)
+    assert "the token in HF_TOKEN" in answer
+    assert "cret" not in answer
+    assert server.asked == []
 
 
 def test_an_html_page_is_named(server: Server) -> None:

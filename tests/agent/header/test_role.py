@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from agent.errors import HeaderInvalid, WrongRole
-from agent.header.role import Role, require_causal, require_projector, role_of
+from agent.header.role import ROLES, Role, require_causal, require_projector, role_of
 from tests.agent.header.kit import architecture, gguf, key, number, read, string, tensor, u32
 
 
@@ -50,6 +52,13 @@ def test_the_role_is_known(data: bytes, role: Role) -> None:
     with pytest.raises(WrongRole, match="a causal language model is needed") as caught:
         require_causal(header)
     assert caught.value.verdict == "wrong_role"
+
+
+@pytest.mark.parametrize("name", sorted(ROLES))
+def test_every_architecture_of_another_role_is_refused_with_a_word(name: str) -> None:
+    """Encoders, T5, diffusion models, draft heads, audio models and projectors are no causal models, and the error says what."""
+    with pytest.raises(WrongRole, match=re.escape(ROLES[name].meaning)):
+        require_causal(read(_file(name)))
 
 
 def test_a_model_without_layers_is_refused() -> None:

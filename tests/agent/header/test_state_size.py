@@ -249,6 +249,26 @@ def test_a_second_recurrent_row_is_counted() -> None:
     assert recurrent_bytes(header, [1]) - recurrent_bytes(header, [0]) == 8 + 4 * 3 * 3 * 2 * 64
 
 
+def _small(**more: bytes) -> dict[str, bytes]:
+    counts = {"attention.head_count": u32(4), "attention.head_count_kv": u32(2)}
+    return {"block_count": u32(8), "embedding_length": u32(64), **counts, **more}
+
+
+def test_blocks_that_run_again_keep_keys_and_values_each_time() -> None:
+    """Two loops of eight blocks keep those of sixteen layers."""
+    header = read(model("nanbeige", _small(num_loops=u32(2))))
+    assert kv_page_bytes(header, 1) == 16 * 2 * (16 + 16) * 2
+    assert kv_page_bytes(header, 1, range(12, 16)) == 4 * 2 * (16 + 16) * 2
+
+
+def test_a_router_keeps_one_head_more_with_the_first_layer() -> None:
+    """Granite Switch chooses an adapter before layer 0, by attention over all tokens."""
+    header = read(model("graniteswitch", _small()))
+    layers = 8 * 2 * (16 + 16) * 2
+    assert kv_page_bytes(header, 1) == layers + (16 + 16) * 2
+    assert kv_page_bytes(header, 1, range(4, 8)) == layers // 2
+
+
 @pytest.mark.parametrize("missing", ["ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.group_count"])
 def test_a_missing_dimension_is_named(missing: str) -> None:
     """No size is guessed."""

@@ -20,7 +20,7 @@ from agent.contracts import load_contracts
 from agent.engine.devices import list_devices
 from agent.lanes.result import LaneResult, Status
 from agent.runner.job import Job
-from agent.runner.supervise import Outcome, child_environment, last_words, supervise
+from agent.runner.supervise import Loaded, Outcome, child_environment, last_words, supervise
 from matrixgen.manifest import Manifest
 from tests.agent.conftest import ROOT
 
@@ -59,7 +59,11 @@ class Log:
 
     started: list[str] = field(default_factory=list)
     finished: list[LaneResult] = field(default_factory=list)
+    loads: list[Loaded] = field(default_factory=list)
     on_start: Callable[[str], None] = lambda _lane: None
+
+    def loaded(self, loaded: Loaded) -> None:
+        self.loads.append(loaded)
 
     def lane_started(self, lane: str) -> None:
         self.started.append(lane)
@@ -96,12 +100,12 @@ def test_all_lanes_run_in_order_in_one_child(job: Jobs, children: list[list[str]
     assert log.started == [result.lane for result in log.finished] == ["inspect", "contract", "single-step"]
     assert tuple(log.finished) == outcome.results
     assert sum("agent.runner.child" in words for words in children) == 1
-    assert outcome.engine["version"]
-    assert all(len(digest) == 64 for digest in outcome.engine["libraries"].values())
-    assert any(name.startswith("libllama") for name in outcome.engine["libraries"])
-    assert outcome.device["backend"] == "cpu"
-    assert set(outcome.nodes_by_device) == {outcome.device["name"]}
-    assert sum(outcome.nodes_by_device.values()) > 100
+    assert outcome.loaded.engine["version"]
+    assert all(len(digest) == 64 for digest in outcome.loaded.engine["libraries"].values())
+    assert any(name.startswith("libllama") for name in outcome.loaded.engine["libraries"])
+    assert outcome.loaded.device["backend"] == "cpu"
+    assert set(outcome.loaded.nodes_by_device) == {outcome.loaded.device["name"]}
+    assert sum(outcome.loaded.nodes_by_device.values()) > 100
     assert all(result.seconds > 0 for result in outcome.results)
 
 
@@ -195,7 +199,7 @@ def test_a_child_that_is_killed_before_the_first_lane_is_infra(job: Jobs, startu
     outcome = supervise(job("qwen3-dense", ("inspect", {}), ("contract", {})), Log(), 120)
     assert list(statuses(outcome).values()) == [Status.INFRA] * 2
     assert all("SIGKILL" in result.summary for result in outcome.results)
-    assert outcome.engine == outcome.device == {}
+    assert outcome.loaded.engine == outcome.loaded.device == {}
 
 
 def test_a_child_that_crashes_before_the_first_lane_is_a_fail(
@@ -253,19 +257,20 @@ class _Alarm(threading.Thread):
         self._ring = (function, arguments)
 
     def run(self) -> None:
-        self.rings.wait()
+        while not (self._over or self.rings.wait(0.02)):
+            pass
         function, arguments = self._ring
         if not self._over:
             function(*arguments)
 
     def cancel(self) -> None:
         self._over = True
-        self.rings.set()
 
 
 def test_a_time_out_is_infra_and_leaves_no_process(job: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lane at work is stopped, those after it are not begun, and what was done before counts."""
     monkeypatch.setattr(threading, "Timer", _Alarm)
+    monkeypatch.setattr("agent.runner.supervise._LANE_SHARE", 1.0)
     _Alarm.rings.clear()
     pid: list[int] = []
 
@@ -283,6 +288,23 @@ def test_a_time_out_is_infra_and_leaves_no_process(job: Jobs, monkeypatch: pytes
     assert not Path(f"/proc/{pid[0]}").exists()
 
 
+def test_a_lane_that_hangs_costs_its_lane_only(job: Jobs) -> None:
+    """It is stopped after half of the time of the leg, and the lanes after it have their turn."""
+    forever = {**CHAIN, "repeats": 10**6, "threads": [], "micro_batches": [], "max_error": 1.0}
+    log = Log()
+    outcome = supervise(job("qwen3-dense", ("inspect", {}), ("determinism", forever), ("cache-policy", {})), log, 40)
+    assert statuses(outcome) == {"inspect": Status.PASS, "determinism": Status.INFRA, "cache-policy": Status.PASS}
+    assert "time-out of the lane" in outcome.results[1].summary
+    assert len(log.loads) == 2
+
+
+def test_a_job_without_lanes_loads_all_the_same(job: Jobs) -> None:
+    """So that what is under test is known where no lane is left to run."""
+    outcome = supervise(job("qwen3-dense"), Log(), 120)
+    assert outcome.results == ()
+    assert outcome.loaded.engine["version"]
+
+
 def test_no_time_at_all_is_infra(job: Jobs) -> None:
     """A leg whose time is up before its child begins has no lane that ran."""
     outcome = supervise(job("qwen3-dense", ("inspect", {})), Log(), 0)
@@ -295,6 +317,7 @@ def test_the_child_ends_when_its_parent_does(job: Jobs) -> None:
     script = (
         "import sys; from agent.runner.job import Job; from agent.runner.supervise import supervise\n"
         "class Tell:\n"
+        "    def loaded(self, loaded): pass\n"
         "    def lane_started(self, lane): print(lane, flush=True)\n"
         "    def lane_finished(self, result): pass\n"
         "supervise(Job.from_line(sys.stdin.readline()), Tell(), 600)\n"
@@ -337,7 +360,7 @@ def test_a_device_that_is_not_there_makes_all_lanes_infra(job: Jobs, children: l
     assert list(statuses(outcome).values()) == [Status.INFRA] * 2
     assert all("CPU" in result.summary and absent in result.summary for result in outcome.results)
     assert [result.lane for result in log.finished] == ["inspect", "contract"]
-    assert outcome.nodes_by_device == {}
+    assert outcome.loaded.nodes_by_device == {}
     assert sum("agent.runner.child" in words for words in children) == 1
 
 

@@ -24,6 +24,7 @@ from matrixgen.manifest import load_manifest
 from matrixgen.plan import build_plan, write_plan
 from tests.agent.store.conftest import REPO, REVISION, Opener, fetch, model_bytes, wanted
 from tests.agent.store.hub_server import Hub
+from tests.agent.store.privilege import closed
 
 ROOT = Path(__file__).parents[3]
 DATA = [model_bytes(100_000 + seed, seed) for seed in range(4)]
@@ -105,6 +106,41 @@ def test_verify_finds_what_no_stamp_shows(filled: Any) -> None:
     again = agent("cache", "verify", "--store", str(filled.root.path), "--json")
     assert again.returncode == 0
     assert [row["good"] for row in as_json(again)["blobs"]] == [True] * 4
+
+
+def test_verify_while_another_process_cleans(filled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A blob that goes between the list and the look at it is no wrong one."""
+    from agent.store.progress import Silence
+    from agent.store.tidy import entries, verify
+
+    listed = entries(filled.root)
+    filled.root.blob(FILES[1].sha256).unlink()
+    monkeypatch.setattr("agent.store.tidy.entries", lambda _: listed)
+    results = verify(filled.root, filled.stamps, Silence(), patience=1)
+    assert [(entry.names, good) for entry, good in results] == [
+        (("m0.gguf",), True),
+        (("m2.gguf",), True),
+        (("m3.gguf",), True),
+    ]
+
+
+def test_ls_while_another_process_cleans(filled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So is one that goes while the list is made."""
+    blobs = filled.root.blobs()
+    filled.root.blob(FILES[1].sha256).unlink()
+    monkeypatch.setattr("agent.store.root.Root.blobs", lambda _: blobs)
+    done = agent("cache", "ls", "--store", str(filled.root.path), "--json")
+    assert [row["names"] for row in as_json(done)["blobs"]] == [["m0.gguf"], ["m2.gguf"], ["m3.gguf"]]
+
+
+@pytest.mark.parametrize("command", ["ls", "verify", "gc"])
+def test_a_store_below_a_closed_folder_is_refused(tmp_path: Path, command: str) -> None:
+    """Exit code 4 and the cause, not a fault of the program."""
+    agent("cache", command, "--store", str(tmp_path))  # what is imported on the way is imported now
+    with closed(tmp_path / "closed") as folder:
+        done = agent("cache", command, "--store", str(folder / "store"))
+    assert done.returncode == 4
+    assert "store_permissions: " in done.stderr
 
 
 def test_gc_removes_the_least_recently_used_and_spares_what_is_in_use(
@@ -278,6 +314,19 @@ def test_fetch_warms_the_store(hub: Hub, tmp_path: Path) -> None:
     assert again.returncode == 0
     assert as_json(again)[0]["paths"] == first.stdout.splitlines()
     assert hub.gets() == len(FILES)
+
+
+def test_fetch_from_a_store_that_may_only_be_read_prints_what_stays(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The paths are good after the command has ended, too."""
+    hub.files[REPO, REVISION, FILES[0].path] = DATA[0]
+    base = fetch_arguments(hub, str(write_manifests(tmp_path, FILES[:1])), tmp_path)
+    assert agent(*base).returncode == 0
+    monkeypatch.setattr(os, "access", lambda _, mode, **__: mode != os.W_OK)
+    done = agent(*base)
+    assert done.returncode == 0, done.stderr
+    assert [Path(line).read_bytes() for line in done.stdout.splitlines()] == DATA[:1]
 
 
 def test_fetch_says_what_failed(hub: Hub, tmp_path: Path) -> None:

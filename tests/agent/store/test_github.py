@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from agent.errors import FetchFailed
+from agent.errors import FetchFailed, SourceUnknown
 from tests.agent.store.conftest import Notes, Opener, fetch, leftovers, model_bytes, wanted
 
 DATA = model_bytes(300_000)
@@ -288,6 +288,30 @@ def test_answers_are_named_without_the_token(
         fetch(store(source, progress=notes), [FILE])
     assert 9 - len(github.status) == tries
     assert TOKEN not in str(caught.value) + "".join(notes.notes)
+
+
+@pytest.mark.parametrize("source", ["release:acme/models@v1", f"run:acme/models/{RUN}"])
+@pytest.mark.parametrize("variable", ["GITHUB_TOKEN", "GH_TOKEN"])
+@pytest.mark.parametrize("token", ["ghp_Secret\nsecretsecret", "ghp_S\u00e9cretsecret"])
+def test_a_token_that_no_header_carries_is_never_shown(
+    github: GitHub, store: Opener, monkeypatch: pytest.MonkeyPatch, source: str, variable: str, token: str
+) -> None:
+    """HTTP libraries quote such a token in their errors, so it is refused before they see it."""
+    monkeypatch.delenv("GITHUB_TOKEN", raising=False)
+    monkeypatch.setenv(variable, token)
+    notes = Notes()
+    with pytest.raises(FetchFailed, match=f"access_denied: the token in {variable}") as caught:
+        fetch(store(source, progress=notes), [FILE])
+    assert "ecret" not in str(caught.value) + "".join(notes.notes)
+    assert github.requests.total() == 0
+
+
+@pytest.mark.parametrize("address", ["nonsense", "http://host:99999", "ftp://host"])
+def test_an_api_that_is_no_address_is_refused(store: Opener, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    """GITHUB_API_URL is named."""
+    monkeypatch.setenv("GITHUB_API_URL", address)
+    with pytest.raises(SourceUnknown, match="GITHUB_API_URL"):
+        store("release:acme/models@v1")
 
 
 def test_an_offline_agent_does_not_ask(github: GitHub, store: Opener) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import huggingface_hub.constants
 import pytest
 
-from agent.errors import FetchFailed
+from agent.errors import FetchFailed, SourceUnknown
 from tests.agent.store.conftest import REPO, REVISION, Notes, Opener, fetch, leftovers, model_bytes, wanted
 from tests.agent.store.hub_server import HTML, LFS_POINTER, XML, Hub, serve
 
@@ -114,6 +114,47 @@ def test_retry_after_is_honoured(hub: Hub, store: Opener, waits: list[float], as
     assert fetch(store(at(hub)), [FILE]) == [DATA]
     assert len(waits) == 1
     assert 55 <= waits[0] <= 60
+
+
+def test_a_window_of_the_hub_is_waited_for(hub: Hub, store: Opener, waits: list[float]) -> None:
+    """The hub itself says in RateLimit when it may be asked again; where requests are left, the wait is our own."""
+    hub.head = [(429, {"RateLimit": '"resolvers";r=0;t=55'}), (429, {"RateLimit": '"resolvers";r=7;t=55'})]
+    assert fetch(store(at(hub)), [FILE]) == [DATA]
+    assert waits[0] == 55
+    assert waits[1] < 5
+
+
+@pytest.mark.parametrize("skew", [-1200.0, 1200.0])
+def test_a_date_to_wait_for_is_the_servers(hub: Hub, store: Opener, waits: list[float], skew: float) -> None:
+    """A clock that is 20 minutes off makes no wait of 21 minutes of one, nor none at all: the answer's own Date counts."""
+    hub.date = skew
+    hub.head = [(429, {"Retry-After": email.utils.formatdate(time.time() + skew + 60, usegmt=True)})]
+    assert fetch(store(at(hub)), [FILE]) == [DATA]
+    assert len(waits) == 1
+    assert 55 <= waits[0] <= 61
+
+
+@pytest.mark.parametrize("token", ["hf_Sécretsecret", "hf_Secret secret", "hf_Secret\x01secret"])
+def test_a_token_that_no_header_carries_is_named(
+    hub: Hub, store: Opener, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    """Refused at once as what it is, not as a network that failed, and not shown."""
+    monkeypatch.setenv("HF_TOKEN", token)
+    be_home(hub, monkeypatch)
+    with pytest.raises(FetchFailed, match="access_denied: the token in HF_TOKEN") as caught:
+        fetch(store("hub"), [FILE])
+    assert "ecret" not in str(caught.value)
+    assert hub.requests.total() == 0
+
+
+@pytest.mark.parametrize("endpoint", ["nonsense", "http://host:99999"])
+def test_an_endpoint_of_the_environment_that_is_no_address_is_refused(
+    store: Opener, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    """HF_ENDPOINT is named, since the user wrote no address anywhere else."""
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", endpoint)
+    with pytest.raises(SourceUnknown, match="HF_ENDPOINT"):
+        store("hub")
 
 
 @pytest.mark.parametrize(
@@ -382,6 +423,16 @@ def test_401_lists_the_possibilities(hub: Hub, store: Opener) -> None:
     hub.token = TOKEN
     with pytest.raises(FetchFailed, match=r"private, gated, or does not exist.*no token was sent.*HF_TOKEN"):
         fetch(store(at(hub)), [FILE])
+
+
+def test_a_token_that_is_no_longer_valid_is_suspected(hub: Hub, store: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub refuses a bad token for public files, too: the message says so, and one request is enough."""
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    be_home(hub, monkeypatch)
+    hub.token = "hf_" + "anotheranother"
+    with pytest.raises(FetchFailed, match=r"token that was sent does not open it.*if the repository is public, remove"):
+        fetch(store("hub"), [FILE])
+    assert hub.requests.total() == 1
 
 
 def test_a_wrong_clock_is_mentioned(hub: Hub, store: Opener) -> None:

@@ -13,6 +13,7 @@ from agent.errors import FetchFailed, SourceUnknown
 from agent.store.sources.spec import parse_sources
 from tests.agent.store.conftest import REPO, REVISION, Notes, Opener, fetch, model_bytes, wanted
 from tests.agent.store.hub_server import Hub
+from tests.agent.store.privilege import closed
 
 DATA = [model_bytes(50_000, seed) for seed in range(3)]
 FILES = [wanted(data, f"Q4/m-0000{index + 1}-of-00003.gguf") for index, data in enumerate(DATA)]
@@ -217,6 +218,10 @@ def test_the_order_of_sources_is_the_users(hub: Hub, store: Opener, tmp_path: Pa
         "ftp://host/x",
         "hub:ftp://host",
         "hub:host",
+        "hub:http://host:99999",
+        "hub:http://[::bad",
+        "hub:http://exa mple/x",
+        "hub:http://",
         "hub-cash",
         "s3://",
         "s3://bucket/x?endpont=http://h",
@@ -226,6 +231,9 @@ def test_the_order_of_sources_is_the_users(hub: Hub, store: Opener, tmp_path: Pa
         "run:owner/repo/x",
         "file://host/folder",
         "file:",
+        "file://[::1",
+        "hub-cache:/no/such/folder",
+        "hub-cache:/dev/null",
         "/no/such/folder",
         "unknown:thing",
     ],
@@ -236,10 +244,56 @@ def test_a_source_that_is_none_is_refused(text: str) -> None:
         parse_sources([text])
 
 
-@pytest.mark.parametrize("text", ["https://me:pw@host", "hub:https://me:pw@host", "s3://key:secret@bucket/x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://me:pw@host",
+        "hub:https://me:pw@host",
+        "s3://key:secret@bucket/x",
+        "s3://bucket/x?endpoint=http://me:pw@host",
+        "s3://bucket/x?endpoint=http%3A%2F%2Fme:pw@host",
+    ],
+)
 def test_a_password_in_a_source_is_refused_unseen(text: str) -> None:
     """Credentials have no place in an option, and the error does not repeat them."""
     with pytest.raises(SourceUnknown) as caught:
         parse_sources([text])
     assert "pw" not in str(caught.value).replace("password", "")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("endpoint", ["nonsense", "", "ftp://host", "http://host:99999", "http://a b"])
+def test_an_endpoint_that_is_no_address_is_refused(endpoint: str) -> None:
+    """Before credentials are looked for, which would be the wrong thing to blame."""
+    with pytest.raises(SourceUnknown, match="is no address: give https://HOST"):
+        parse_sources([f"s3://bucket/x?endpoint={endpoint}"])
+
+
+@pytest.mark.parametrize("text", ["a" * 300, "~nobodyatall/models"])
+def test_a_folder_with_an_impossible_name_is_refused(text: str) -> None:
+    """What the system itself refuses to look at is bad input, not a fault of the program."""
+    with pytest.raises(SourceUnknown, match="cannot be looked at"):
+        parse_sources([text])
+
+
+@pytest.mark.parametrize("form", ["{}", "hub-cache:{}", "file://{}"])
+def test_a_folder_below_a_closed_one_is_refused(tmp_path: Path, form: str) -> None:
+    """Somebody else's folder, which cannot even be looked for."""
+    with closed(tmp_path / "closed") as folder, pytest.raises(SourceUnknown, match="cannot be looked at"):
+        parse_sources([form.format(folder / "models")])
+
+
+@pytest.mark.parametrize("form", ["{}", "hub-cache:{}"])
+def test_a_closed_folder_is_named_and_the_next_source_is_asked(
+    hub: Hub, store: Opener, tmp_path: Path, form: str
+) -> None:
+    """Caches of other users are the rule on shared runners: the agent says so and goes on."""
+    hub.files[REPO, REVISION, FILES[0].path] = DATA[0]
+    folder, notes = tmp_path / "closed", Notes()
+    folder.mkdir()
+    opened = store(form.format(folder), f"hub:{hub.address}", progress=notes)
+    fetch(opened, [])
+    parse_sources([f"hub:{hub.address}"])
+    with closed(folder):
+        assert fetch(opened, FILES[:1]) == DATA[:1]
+    assert any("store_permissions" in note and "cannot be looked at" in note for note in notes.notes)

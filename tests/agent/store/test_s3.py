@@ -222,6 +222,17 @@ def test_credentials_are_named_and_never_shown(
     assert "wrongsecret" not in str(caught.value)
 
 
+def test_a_key_that_no_header_carries_is_named(
+    seaweed: str, store: Opener, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    """A line break in a key is the key's fault, not the network's: no second try, and no signature is shown."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key\nkey")
+    with pytest.raises(FetchFailed, match=r"access_denied: .*the credentials hold") as caught:
+        fetch(store(f"s3://models/mirror?endpoint={seaweed}"), [FILE])
+    assert "Signature" not in str(caught.value)
+    assert waits == []
+
+
 def test_an_open_bucket_needs_no_credentials(seaweed: str, store: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     """`anonymous=1` sends none."""
     client = connect(seaweed)

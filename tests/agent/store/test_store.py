@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,13 @@ import pytest
 
 from agent.errors import FetchFailed, NoSpace, NotAStore, NotPinned, StoreBusy, StoreDenied
 from agent.store.locks import exclusive, shared, try_exclusive
-from agent.store.root import TAG, open_root
+from agent.store.root import TAG, existing_root, open_root
 from agent.store.stamps import Stamps
 from agent.store.tidy import sweep_partials
 from agent.store.wanted import Wanted, first_shard
 from tests.agent.store.conftest import REPO, REVISION, Notes, Opener, fetch, leftovers, model_bytes, wanted
 from tests.agent.store.hub_server import Hub
+from tests.agent.store.privilege import closed
 
 DATA = model_bytes(400_000)
 FILE = wanted(DATA)
@@ -174,12 +177,32 @@ def test_a_store_is_made_only_where_nothing_is(tmp_path: Path) -> None:
         open_root(tmp_path / "file")
 
 
+def test_a_store_that_cannot_be_looked_at_is_refused(tmp_path: Path) -> None:
+    """Below somebody else's folder, or with a name that no file system takes: store_permissions, and nothing is made."""
+    with closed(tmp_path / "closed") as folder, pytest.raises(StoreDenied, match="Permission denied"):
+        open_root(folder / "store")
+    for look in (open_root, existing_root):
+        with pytest.raises(StoreDenied, match="File name too long"):
+            look(tmp_path / ("a" * 300))
+    with pytest.raises(NotAStore, match="is no store"):
+        existing_root(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
 @pytest.mark.skipif(not hasattr(os, "setresuid") or os.getuid() != 0, reason="needs root, to become somebody else")
-def test_a_store_of_somebody_else_is_readable(hub: Hub, store: Opener, tmp_path: Path) -> None:
+def test_a_store_of_somebody_else_is_readable(hub: Hub, store: Opener) -> None:
     """A user who may only read is lent what is there, and told what to do about what is not."""
     hub.files[REPO, REVISION, FILE.path] = DATA
     opened = store(f"hub:{hub.address}")
     fetch(opened, [FILE])
+    with tempfile.TemporaryDirectory() as place:  # pytest closes its own folder to others
+        theirs = Path(place) / "store"
+        shutil.copytree(opened.root.path, theirs, symlinks=True)
+        Path(place).chmod(0o755)
+        _read_as_nobody(theirs)
+
+
+def _read_as_nobody(theirs: Path) -> None:
     other = wanted(b"other", "other.gguf")
     code = f"""
 import os, sys, tempfile
@@ -189,7 +212,7 @@ from agent.store.root import open_root
 from agent.store.store import Store
 from agent.store.wanted import Wanted
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
-root = open_root(Path({str(opened.root.path)!r}))
+root = open_root(Path({str(theirs)!r}))
 store = Store(root=root, sources=())
 with store.lend([Wanted(**{_facts(FILE)!r})]) as lent:
     print(root.writable, sum(len(path.read_bytes()) for path in lent.values()))
@@ -198,9 +221,6 @@ try:
 except StoreDenied as error:
     print(error)
 """
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == os.getuid() and str(folder).startswith("/tmp/"):
-            folder.chmod(0o755)
     site = next(path for path in sys.path if path.endswith("site-packages"))
     done = subprocess.run(
         [sys.executable, "-c", code],

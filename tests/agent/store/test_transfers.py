@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import time
 
 import pytest
 
@@ -34,6 +36,21 @@ def test_a_fetch_is_shown(hub: Hub, store: Opener, stream: io.StringIO) -> None:
     shown = stream.getvalue()
     assert "server_failed" in shown
     assert stream.isatty() or "Q4/[model].gguf: from hub" in shown
+
+
+def test_a_narrow_terminal_shows_all_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 80 columns the name is cut, not the bytes, the speed or the time that is left."""
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = Terminal()
+    with show_transfers(stream) as progress:
+        name = "Q4/a-model-with-a-long-name-00001-of-00002.gguf"
+        progress.begin(name, "from hub https://host", 0, 700 * 2**20)
+        for _ in range(3):
+            time.sleep(0.15)
+            progress.advance(name, 50 * 2**20)
+        time.sleep(0.3)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
+    assert re.search(r"a-model-with-a-long.*\u2026.* 150\.0/700\.0 MiB +[0-9.]+ [kMG]B/s +0:00:\d\d", shown)
 
 
 def test_progress_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,10 @@ def longer(header: Header, n_layer: int, **keys: object) -> Header:
     return dataclasses.replace(header, metadata=metadata)
 
 
-@pytest.mark.parametrize("architecture", ["qwen3", "lfm2", "kimi-linear", "nemotron_h", "falcon-h1", "gemma3"])
+@pytest.mark.parametrize(
+    "architecture",
+    ["qwen3", "lfm2", "kimi-linear", "nemotron_h", "falcon-h1", "gemma3", "hrm_text", "deci", "deepseek4"],
+)
 def test_the_twin_has_the_layers_of_the_header(architecture: str, tmp_path: Path) -> None:
     """Metadata and tensor names of the twin describe the same layers as the header's."""
     header = header_of(architecture)
@@ -53,6 +56,15 @@ def test_counts_a_layer_keep_zeros_and_order() -> None:
     assert isinstance(sized, tuple)
     assert [bool(count) for count in sized] == [bool(count) for count in counts]
     assert max(sized[:12]) >= sized[12] > 0
+
+
+def test_blocks_that_run_more_often_make_more_layers(tmp_path: Path) -> None:
+    """Three loops of six blocks are eighteen layers, with six blocks of weights."""
+    recipe = recipe_of_header(longer(header_of("nanbeige"), 6, num_loops=3))
+    assert recipe.pattern == "A" * 18
+    twin = read_model_header(build_twin(recipe, tmp_path))
+    assert twin.block_count == 6
+    assert len(layer_kinds_from_metadata(twin) or ()) == len(layer_kinds_from_tensors(twin)) == 18
 
 
 def test_prediction_layers_are_left_out() -> None:

@@ -21,7 +21,7 @@ def test_recipe_is_deep_enough_and_says_where_it_comes_from(recipe: Recipe) -> N
     """At least eight layers, tiny widths, a source in words."""
     assert recipe.n_layer >= 8
     assert int(str(recipe.metadata["embedding_length"])) <= 256
-    assert 256 <= recipe.vocabulary <= 1024
+    assert 256 <= recipe.vocabulary <= (8448 if recipe.architecture == "chameleon" else 1024)
     assert len(recipe.source) > 20
 
 
@@ -99,6 +99,23 @@ def test_special_weights_stay_in_their_range(name: str, low: float, high: float)
     data = fill(name, (64, 64))
     assert low <= data.min()
     assert data.max() <= high
+
+
+def test_ids_are_whole_numbers_and_none_comes_twice_in_a_row() -> None:
+    """The table of experts by token: two different ones of eight for each token, and not the same for all."""
+    ids = fill("blk.0.ffn_gate_tid2eid.weight", (2, 256))
+    assert ids.dtype == np.int32
+    assert ids.shape == (256, 2)
+    assert set(ids.flat) == set(range(8))
+    assert all(len(set(row)) == 2 for row in ids.tolist())
+
+
+def test_keys_that_llama_cpp_names_without_an_architecture() -> None:
+    """They are written as they are; all others get the architecture's name."""
+    keys = metadata_of(RECIPES["apertus"])
+    assert "xielu.alpha_n" in keys
+    assert "apertus.xielu.alpha_n" not in keys
+    assert "apertus.embedding_length" in keys
 
 
 def test_a_matrix_keeps_the_variance_of_its_input() -> None:

@@ -1,44 +1,30 @@
-"""The layout of the structs as the Python binding declares them, and ctypes structures made from a layout."""
+"""ctypes structures and layouts: how the binding declares its structs, and how it follows others."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from types import ModuleType
 from typing import Any
 
-from agent.build.headers import machine_name
-from agent.build.layout import Field, Layout, Struct
-from agent.engine.library import GgmlTensor
-from agent.errors import EngineUnavailable, LayoutInvalid
+from agent.binding.layout import Field, Layout, Struct, machine_name
+from agent.binding.used import FIELDS
+from agent.errors import LayoutInvalid
 
 # single-letter codes of ctypes' simple types
 _KIND_OF_CODE = {"?": "bool", "f": "float", "d": "float", "P": "pointer", "z": "pointer", "Z": "pointer"}
 _INTEGERS = frozenset("bBhHiIlLqQc")
 _INTEGER_OF_SIZE: dict[int, Any] = {1: ctypes.c_int8, 2: ctypes.c_int16, 4: ctypes.c_int32, 8: ctypes.c_int64}
 _FLOAT_OF_SIZE: dict[int, Any] = {4: ctypes.c_float, 8: ctypes.c_double}
+# passed by value: filled by a function of llama.cpp before we set fields, and filled by us alone
+FILLED = ("llama_model_params", "llama_context_params")
+EMPTY = ("llama_batch",)
 
 
-def import_binding() -> ModuleType:
-    """The low-level module of llama-cpp-python. Importing it loads the libraries, so do this in a child where they may be wrong.
-
-    Raises:
-        EngineUnavailable: it cannot be imported.
-    """
-    try:
-        return importlib.import_module("llama_cpp.llama_cpp")
-    except (ImportError, AttributeError, OSError, RuntimeError, FileNotFoundError) as error:
-        raise EngineUnavailable(
-            f"the binding does not load these libraries ({error}): install the extra `engine`, and libraries of its pin"
-        ) from error
-
-
-def layout_of_binding(module: ModuleType, *, source: str) -> Layout:
-    """The layout of every ctypes structure of `module` that has fields, and of the engine's own `ggml_tensor`."""
+def layout_of_module(module: ModuleType, *, source: str) -> Layout:
+    """The layout of every ctypes structure of `module` that has fields."""
     found = {name: value for name, value in vars(module).items() if _is_declared(name, value)}
-    found["ggml_tensor"] = GgmlTensor
     structs = {name: struct_of(name, found[name]) for name in sorted(found)}
     return Layout(structs=structs, source=source, machine=machine_name())
 
@@ -53,22 +39,25 @@ def struct_of(name: str, declared: type[ctypes.Structure]) -> Struct:
     )
 
 
-def structure_of(struct: Struct, declared: type[ctypes.Structure] | None = None) -> type[ctypes.Structure]:
-    """A ctypes structure with exactly this layout: how a binding may follow a pin whose structs have moved.
+def structure_of(
+    struct: Struct, declared: type[ctypes.Structure] | None = None, *, used: Collection[str] | None = None
+) -> type[ctypes.Structure]:
+    """A ctypes structure with exactly this layout: how a binding follows a pin whose structs have moved.
 
     Args:
         struct: the layout.
         declared: the binding's structure. Fields of the same name keep its types, so that callbacks and pointers can be
             assigned as before. Other fields of kind `other` become bytes.
+        used: fields of the binding that must be there; None for all of them. To set one that is not there is an error.
 
     Raises:
-        LayoutInvalid: fields overlap, a field of the binding is gone, or it has another size or kind: no mapping is certain.
+        LayoutInvalid: fields overlap, a used field is gone, or one has another size or kind: no mapping is certain.
     """
     ours = {field.name: field for field in _fields(declared)} if declared else {}
     types = {name: kind for name, kind, *_ in declared._fields_} if declared else {}
-    if lost := [name for name in ours if struct.field(name) is None]:
+    if lost := [name for name in ours if struct.field(name) is None and (used is None or name in used)]:
         raise LayoutInvalid(
-            f"{struct.name}: the binding's field {lost[0]} is not there any more: it cannot be followed"
+            f"{struct.name}: the field {lost[0]}, which is used, is not there in this build: it cannot be followed"
         )
     fields: list[tuple[str, Any]] = []
     end = 0
@@ -84,8 +73,8 @@ def structure_of(struct: Struct, declared: type[ctypes.Structure] | None = None)
         end = field.offset + field.size
     if struct.size > end:
         fields.append((f"_padding_{end}", ctypes.c_uint8 * (struct.size - end)))
-    # the base has the alignment of the struct, which decides how it is passed by value; packing keeps the offsets
-    made = type(struct.name, (ctypes.Structure,), {"_pack_": struct.align, "_fields_": fields})
+    # packing keeps the offsets, slots keep an assignment to a field that is not there from being taken for one
+    made = type(struct.name, (ctypes.Structure,), {"_pack_": struct.align, "_fields_": fields, "__slots__": ()})
     if struct_of(struct.name, made).size != struct.size:
         raise LayoutInvalid(f"{struct.name}: {ctypes.sizeof(made)} bytes instead of {struct.size}")
     places = {field.name: field.offset for field in _fields(made)}
@@ -94,22 +83,27 @@ def structure_of(struct: Struct, declared: type[ctypes.Structure] | None = None)
     return made
 
 
-def follow(module: ModuleType, layout: Layout, names: Sequence[str]) -> tuple[str, ...]:
-    """Let the functions of `module` use structs as `layout` has them; the names of those that were replaced.
+def follow(module: ModuleType, layout: Layout) -> tuple[str, ...]:
+    """Let the functions of `module` use the structs that are passed by value as `layout` has them; the names of those that moved.
 
-    Fields that only the layout has keep what llama.cpp's default parameters put there. Only structs that llama.cpp fills
-    by a function of its own should be named: nothing fills a new field of another.
+    Fields that only the layout has keep what llama.cpp's default parameters put there.
 
     Raises:
         LayoutInvalid: a struct cannot be followed. Nothing is replaced then.
     """
+    if layout.machine != machine_name():
+        raise LayoutInvalid(f"{layout.source} is of {layout.machine}, this machine is {machine_name()}")
     replaced: dict[Any, Any] = {}
-    for name in names:
-        declared = getattr(module, name)
-        if name not in layout.structs:
-            raise LayoutInvalid(f"the layout has no struct {name}: it cannot be followed")
-        if struct_of(name, declared).fields != layout.structs[name].fields:
-            replaced[declared] = structure_of(layout.structs[name], declared)
+    for name in FILLED + EMPTY:
+        declared, struct = getattr(module, name), layout.structs.get(name)
+        if struct is None:
+            raise LayoutInvalid(f"{layout.source} has no struct {name}: it cannot be followed")
+        ours = struct_of(name, declared)
+        if (ours.fields, ours.size, ours.align) == (struct.fields, struct.size, struct.align):
+            continue
+        if name in EMPTY and (new := [field for field in struct.fields if ours.field(field.name) is None]):
+            raise LayoutInvalid(f"{name}: nothing fills the field {new[0]}, which the binding does not know")
+        replaced[declared] = structure_of(struct, declared, used=FIELDS[name])
     for value in list(vars(module).values()):
         if not isinstance(value, ctypes._CFuncPtr):  # type: ignore[attr-defined]  # noqa: SLF001
             continue

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import platform
+import struct as machine_words
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -118,6 +121,11 @@ class Layout:
             if any(field.offset + field.size > struct.size for field in struct.fields) or struct.align < 1:
                 raise LayoutInvalid(f"the layout of {struct.name} contradicts itself: make the build again")
         return layout
+
+
+def machine_name() -> str:
+    """Of this process, as `x86_64-64bit-little`."""
+    return f"{platform.machine().lower()}-{8 * machine_words.calcsize('P')}bit-{sys.byteorder}"
 
 
 def _count(value: Any) -> int:

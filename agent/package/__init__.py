@@ -1,0 +1,1 @@
+"""Layer packages: a model in parts that can be fetched, verified and put together stage by stage."""
