@@ -48,7 +48,7 @@ def _block(params: Mapping[str, Any]) -> int:
 
 def _edges(params: Mapping[str, Any]) -> int:
     """Three prompts of about a micro-batch, alone, side by side, and against one another."""
-    return 9 * (int(params["micro_batch"]) + int(params["long_steps"]))
+    return 9 * int(params["micro_batch"]) + 7 * int(params["long_steps"])
 
 
 _LEAST: Mapping[str, Count] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from agent.engine.anatomy import Anatomy
 from agent.engine.session import Part, Session, Shape
 from agent.engine.stage import Stage
-from agent.engine.transcript import Transcript, transcribe
+from agent.engine.transcript import Transcript, Turn, transcribe
 from agent.engine.wire import WireType
 from agent.lanes.agreement import Agreement
 from agent.lanes.chained import brought_something, send
@@ -19,6 +19,7 @@ from agent.lanes.rounding import judge_rounding
 from agent.lanes.subject import Subject
 from agent.lanes.workload import Workload
 
+_FIRST_TURNS = 3  # a prefill and two greedy steps
 _CELLS = 256  # llama.cpp rounds a context up to a multiple of it
 
 
@@ -68,7 +69,9 @@ def _try_edge(subject: Subject, edge: Edge, cut: int, max_error: float, findings
     anatomy = subject.anatomy_in(replace(subject.shape(edge.micro_batch), context=context))
     alone = [_transcribe(subject, anatomy, edge, cut, number) for number in range(len(edge.lengths))]
     for length, transcript in zip(edge.lengths, alone, strict=True):
-        _split_alone(subject, anatomy, cut, transcript, f"{edge.why}: a prompt of {length} tokens", findings)
+        # the longest one to its end; what is special of the others shows at once
+        turns = transcript.turns if transcript is alone[-1] else transcript.turns[:_FIRST_TURNS]
+        _split_alone(subject, anatomy, cut, turns, f"{edge.why}: a prompt of {length} tokens", findings)
     worst = _side_by_side(subject, anatomy, cut, alone, edge.why, max_error, findings)
     _take_back(subject, anatomy.shape, alone[-1], edge.why, max_error, findings)
     return worst
@@ -87,11 +90,11 @@ def _transcribe(subject: Subject, anatomy: Anatomy, edge: Edge, cut: int, number
 
 
 def _split_alone(
-    subject: Subject, anatomy: Anatomy, cut: int, transcript: Transcript, place: str, findings: Findings
+    subject: Subject, anatomy: Anatomy, cut: int, turns: Sequence[Turn], place: str, findings: Findings
 ) -> None:
     agreement = Agreement()
     with subject.stage(anatomy, cut, subject.n_layer) as upper:
-        for turn in transcript.turns:
+        for turn in turns:
             frame = send(subject, anatomy.ports(cut, len(turn.tokens)), turn.frames[cut], WireType.F32)
             logits, _ = upper.decode(turn.tokens, turn.position, 0, frame)
             agreement.compare(turn.logits, logits, turn.position)
