@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 JUST = Path(sys.executable).with_name("just")
-FIRST = "sh .ci/setup && .venv/bin/skippy-agent certify --tier 1 --twin"
+FIRST = "sh .ci/setup && .venv/bin/skippy-agent certify --tier 1 --twin --event pull-request"
 SECOND = "sh .ci/setup && .venv/bin/pytest -n 2"
 
 
