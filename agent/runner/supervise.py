@@ -21,6 +21,7 @@ from agent.lanes.result import LaneResult, Status
 from agent.runner.job import Job
 
 _ASSERT = re.compile(r"GGML_(?:ASSERT|ABORT).*|.*(?:terminate called|Assertion|fatal error).*")
+_FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})  # signals that no fault of native code raises
 _LANE_SHARE = 0.5  # of the time of a leg that one lane may take
 _LOG_TAIL = 4000  # characters of the child's log that are kept
 
@@ -200,6 +201,8 @@ class _Attempt:
             return Status.INFRA, f"stopped by the time-out of the {self._timed_out} {when}"
         if self._code == -signal.SIGKILL:
             return Status.INFRA, f"killed by the system {when} (SIGKILL): most often out of memory"
+        if -self._code in _FROM_OUTSIDE:
+            return Status.INFRA, f"stopped from outside {when} ({signal.Signals(-self._code).name})"
         if self._code >= 0:
             return Status.INFRA, f"the child process ended {when} (exit code {self._code}): {last_words(self.log)}"
         return Status.FAIL, f"llama.cpp died {when} ({signal.Signals(-self._code).name}): {last_words(self.log)}"

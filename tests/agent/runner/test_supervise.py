@@ -167,6 +167,19 @@ def test_a_child_that_ends_by_another_signal_is_a_fail(job: Jobs) -> None:
     assert "SIGSEGV" in outcome.results[0].summary
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_child_that_was_stopped_from_outside_is_infra(job: Jobs, number: signal.Signals) -> None:
+    """Whoever cleans up a machine blames no model."""
+
+    def stop(_lane: str) -> None:
+        (child,) = children_of_this_thread()
+        os.kill(child, number)
+
+    long = {**CHAIN, "decode_steps": 100}
+    outcome = supervise(job("qwen3-dense", ("single-step", long)), Log(on_start=stop), 120)
+    assert outcome.results[0].status is Status.INFRA
+
+
 @pytest.fixture
 def startup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Make every child run a piece of code in a thread of its own, from the moment at which Python starts."""
