@@ -48,6 +48,11 @@ def run(
         rows = _fetch_all(wanted, store, progress)
         if builds and plan_file:
             rows += _fetch_builds(read_plan(plan_file), leg_ids, open_store(store, progress))
+    return _report(rows, as_json=as_json)
+
+
+def _report(rows: Sequence[dict[str, Any]], *, as_json: bool) -> int:
+    """Print what was fetched, and what was not; returns the exit code."""
     if as_json:
         sys.stdout.write(json.dumps(rows) + "\n")
     else:
@@ -88,14 +93,7 @@ def run_stage(
     chosen = _choose(families, None, (), manifests)
     with show_transfers(sys.stderr) as progress:
         rows = [_fetch_stage(family, start, end, open_store(store, progress)) for family in chosen]
-    if as_json:
-        sys.stdout.write(json.dumps(rows) + "\n")
-    else:
-        for row in rows:
-            sys.stdout.writelines(f"{path}\n" for path in row["paths"])
-            if row["error"]:
-                sys.stderr.write(f"error: {row['family']}: {row['error']}\n")
-    return max((row["exit_code"] for row in rows), default=0)
+    return _report(rows, as_json=as_json)
 
 
 def _fetch_stage(family: Family, start: int, end: int, store: Store) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from agent.engine.devices import Device
 from agent.engine.library import load_library
+from agent.engine.resource import Resource
 from agent.errors import ModelRefused
 
 _ALL_LAYERS = 999
@@ -43,7 +43,7 @@ class ModelFacts:
     encoder: bool
 
 
-class Model:
+class Model(Resource):
     """A loaded model; free it with `close` or use it as a context manager."""
 
     def __init__(self, path: Path, device: Device) -> None:
@@ -98,11 +98,3 @@ class Model:
         if self.handle:
             self._llama.llama_model_free(self.handle)
             self.handle = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

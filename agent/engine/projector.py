@@ -15,8 +15,8 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import Any, Self
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ import numpy.typing as npt
 from agent.engine.embeddings import Embeddings
 from agent.engine.library import load_library
 from agent.engine.model import Model
+from agent.engine.resource import Resource
 from agent.engine.session import Tokens
 from agent.errors import EngineUnavailable, ModelRefused, ProjectionFailed
 
@@ -79,7 +80,7 @@ def _check_layout(mtmd: ModuleType, folder: Path) -> None:
         )
 
 
-class Projector:
+class Projector(Resource):
     """A loaded projector for one model; free it with `close` or use it as a context manager."""
 
     def __init__(self, path: Path, model: Model, threads: int = 1, max_tokens: int | None = None) -> None:
@@ -177,11 +178,3 @@ class Projector:
         if self.handle:
             self._mtmd.mtmd_free(self.handle)
             self.handle = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from agent.engine.embeddings import Embeddings, Vectors
 from agent.engine.library import load_library
 from agent.engine.model import Model
+from agent.engine.resource import Resource
 from agent.errors import ContextFailed, DecodeFailed, ParamsInvalid, StateRefused
 
 Logits = npt.NDArray[np.float32]
@@ -61,7 +61,7 @@ class Shape:
     tapped: bool = True
 
 
-class Session:
+class Session(Resource):
     """A context of a model. The bits of its results depend on its `Shape`, its tokens and nothing else."""
 
     def __init__(self, model: Model, shape: Shape) -> None:
@@ -274,14 +274,6 @@ class Session:
         if self.handle:
             self._llama.llama_free(self.handle)
             self.handle = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _pointer(array: npt.NDArray[Any], kind: Any) -> Any:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +17,7 @@ import numpy.typing as npt
 from agent.engine.anatomy import Anatomy, Counts, Port
 from agent.engine.embeddings import Embeddings
 from agent.engine.library import GgmlTensor, load_library
+from agent.engine.resource import Resource
 from agent.engine.session import Logits, Part, Session, Tap, Tokens
 from agent.errors import GraphChanged
 
@@ -83,7 +82,7 @@ class BoundaryTap:
             )
 
 
-class Stage:
+class Stage(Resource):
     """The layers [start, end) of a model on one machine, with a session of their own.
 
     Attributes:
@@ -222,14 +221,6 @@ class Stage:
     def close(self) -> None:
         """Free the session."""
         self.session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _garbage(port: Port) -> Bytes:

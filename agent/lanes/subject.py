@@ -10,14 +10,14 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from agent.contracts import RecordedContract
 from agent.engine.anatomy import Anatomy
 from agent.engine.contract import Contract
 from agent.engine.devices import choose_device
 from agent.engine.model import Model
+from agent.engine.resource import Resource
 from agent.engine.session import Session, Shape
 from agent.engine.stage import Stage
 from agent.engine.transcript import Transcript, transcribe
@@ -52,7 +52,7 @@ class Expectations:
     projector: Path | None = None
 
 
-class Subject:
+class Subject(Resource):
     """A loaded model with its header, its expectations and caches of what several lanes share."""
 
     def __init__(self, model: Model, header: Header, expectations: Expectations, threads: int) -> None:
@@ -149,14 +149,6 @@ class Subject:
     def close(self) -> None:
         """Free the model."""
         self.model.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 DEFAULT_MICRO_BATCH = 16
