@@ -1,4 +1,5 @@
 """How a program's end is read: what its exit code, its signal, its stages and its leftovers say, and never the words of its log.
+They decide only whether a run that said nothing about the model is worth another try.
 
 The product's programs answer every failure with exit code 1, but write their report before they complain of a mismatch. So a
 report with exit code 1 is about the model, and exit code 1 without one is about the machine.
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.lanes.result import Findings, LaneResult, Status
+from agent.prebuilt.ports import says_taken
 from agent.prebuilt.processes import Ended
 from agent.prebuilt.stages import StageEnd
 
@@ -36,6 +38,7 @@ def trouble_of(
     mismatch_allowed: bool,
     stages: Sequence[StageEnd] = (),
     taken_ports: Sequence[int] = (),
+    startup_seconds: float = 0,
 ) -> Trouble | None:
     """What is wrong with the end of a program; None if nothing is.
 
@@ -45,6 +48,7 @@ def trouble_of(
         mismatch_allowed: it was told to end with 0 on a mismatch.
         stages: servers of it that ended by themselves.
         taken_ports: ports given to it on which somebody else listens now.
+        startup_seconds: how long it waits for a stage.
     """
     if ended.stuck:
         return _infra(
@@ -57,7 +61,7 @@ def trouble_of(
     if ended.code < 0:
         return _death("it", ended.code, ended.words, at_start=ended.seconds < _AT_START_SECONDS)
     if says_pass is None:
-        return _without_report(ended, stages, taken_ports)
+        return _without_report(ended, stages, taken_ports, startup_seconds)
     expected = 0 if says_pass or mismatch_allowed else 1
     if ended.code != expected:
         verdict = "pass" if says_pass else "fail"
@@ -89,7 +93,9 @@ def conclude(findings: Findings, troubles: Sequence[Trouble], summary: str) -> L
     )
 
 
-def _without_report(ended: Ended, stages: Sequence[StageEnd], taken_ports: Sequence[int]) -> Trouble:
+def _without_report(
+    ended: Ended, stages: Sequence[StageEnd], taken_ports: Sequence[int], startup_seconds: float
+) -> Trouble:
     if taken_ports:
         ports = ", ".join(map(str, taken_ports))
         return Trouble(
@@ -106,8 +112,18 @@ def _without_report(ended: Ended, stages: Sequence[StageEnd], taken_ports: Seque
         return _infra(f"it cannot run on this machine (exit code {ended.code}): {ended.words}")
     for stage in stages:
         if stage.code > 0:
-            return _infra(f"a stage server ended before it served (exit code {stage.code}): {stage.words}")
-    return _infra(f"it left no report and ended with exit code {ended.code}: {ended.words}")
+            return Trouble(
+                status=Status.INFRA,
+                message=f"a stage server ended before it served (exit code {stage.code}): {stage.words}",
+                retry=says_taken(stage.words),
+            )
+    # a stage of the split before that was told to end still answers for a moment, and the next one has the same port: whoever
+    # comes then is cut off. That takes no time, unlike waiting for a stage that never serves
+    return Trouble(
+        status=Status.INFRA,
+        message=f"it left no report and ended with exit code {ended.code}: {ended.words}",
+        retry=ended.seconds < startup_seconds,
+    )
 
 
 def _death(who: str, code: int, words: str, *, at_start: bool = False) -> Trouble:

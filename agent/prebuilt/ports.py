@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import random
 import socket
 from collections.abc import Iterable
 from pathlib import Path
 
 HOST = "127.0.0.1"
+# below what systems give to outgoing connections (Linux from 32768, others from 49152), which may take any of those at any time
+_RANGE = range(20000, 32768)
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """`count` different ports that nobody listens on; they may be gone again before they are used, which callers find out."""
+    """`count` different ports that nobody listens on; they may be gone again before they are used, which callers find out.
+
+    Raises:
+        OSError: there are not so many.
+    """
+    found: list[int] = []
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for held in sockets:  # all are held until the last one is known, so that no two are equal
-            held.bind((HOST, 0))
-        return tuple(int(held.getsockname()[1]) for held in sockets)
+        for port in random.sample(_RANGE, len(_RANGE)):  # by chance, so that two agents rarely choose the same
+            if len(found) == count:
+                break
+            with contextlib.suppress(OSError):
+                # each is held until the last one is known, so that nobody gets it meanwhile
+                stack.enter_context(socket.socket()).bind((HOST, port))
+                found.append(port)
+    if len(found) < count:
+        raise OSError(errno.EADDRINUSE, f"{os.strerror(errno.EADDRINUSE)}: no {count} free ports in {_RANGE}")
+    return tuple(found)
+
+
+def says_taken(words: str) -> bool:
+    """True if a program's last words are that its port was in use, in the system's own words.
+
+    Whoever had the port may have let it go since, so that nobody is found on it afterwards.
+    """
+    return os.strerror(errno.EADDRINUSE).lower() in words.lower()
 
 
 def is_taken(port: int) -> bool:

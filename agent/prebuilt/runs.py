@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +20,28 @@ from agent.prebuilt.target import Bench, Place, Target
 
 PROMPT = "The river rises in the hills, runs past three towns and reaches the sea."
 _CONTEXT = 512
-_TRIES = 3  # a port may be taken between the moment it is chosen and the moment it is used
+_TRIES = (
+    3  # a port may be taken between the moment it is chosen and the moment it is used, or a stage come too late off it
+)
 _REPORT = "report.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What one run left: its report, where it can be used, and what was wrong with its end."""
+    """What one run left: its report, where it can be used, what was wrong with its end, and how often it was begun."""
 
     report: Report | None
     trouble: Trouble | None
     exit_code: int
     seconds: float
+    tries: int = 1
 
     def describe(self) -> dict[str, Any]:
         """Facts for a lane's measurements."""
         from matrixgen.canonical import digest_of
 
         report = digest_of(dict(self.report)) if self.report is not None else None
-        return {"exit_code": self.exit_code, "seconds": round(self.seconds, 3), "report": report}
+        return {"exit_code": self.exit_code, "seconds": round(self.seconds, 3), "tries": self.tries, "report": report}
 
 
 def run_correctness(
@@ -56,11 +59,11 @@ def run_correctness(
     Raises:
         InfraError: it cannot be started, or the adapter does not know it.
     """
-    for last in (False,) * (_TRIES - 1) + (True,):
+    for tries in range(1, _TRIES + 1):
         with bench.place(target.backend, *kept) as place:
             run = _run_once(bench, target, command, options, ports, place, allow_mismatch=allow_mismatch)
-        if last or run.trouble is None or not run.trouble.retry:
-            return run
+        if tries == _TRIES or run.trouble is None or not run.trouble.retry:
+            return replace(run, tries=tries)
     raise AssertionError("the last try returns")
 
 
@@ -108,7 +111,16 @@ def _run_once(
     ended = run_program(argv, place.kept / command, place.environment, bench.seconds)
     taken = [port for port in ports if is_taken(port)]
     stages = stage_ends(place.kept)
-    return _read(report, command, ended, "status", allow_mismatch=allow_mismatch, stages=stages, taken=taken)
+    return _read(
+        report,
+        command,
+        ended,
+        "status",
+        allow_mismatch=allow_mismatch,
+        stages=stages,
+        taken=taken,
+        startup_seconds=bench.startup_seconds,
+    )
 
 
 def _read(
@@ -120,6 +132,7 @@ def _read(
     allow_mismatch: bool,
     stages: Sequence[StageEnd] = (),
     taken: Sequence[int] = (),
+    startup_seconds: float = 0,
 ) -> Run:
     report: Report | None = None
     unreadable: ReportInvalid | None = None
@@ -130,7 +143,14 @@ def _read(
     except ReportInvalid as error:
         unreadable = error
     says_pass = None if report is None else report[verdict] in (True, "pass")
-    trouble = trouble_of(ended, says_pass=says_pass, mismatch_allowed=allow_mismatch, stages=stages, taken_ports=taken)
+    trouble = trouble_of(
+        ended,
+        says_pass=says_pass,
+        mismatch_allowed=allow_mismatch,
+        stages=stages,
+        taken_ports=taken,
+        startup_seconds=startup_seconds,
+    )
     if unreadable is not None and (trouble is None or (trouble.status is Status.INFRA and not ended.timed_out)):
         trouble = Trouble(status=Status.INFRA, message=f"{unreadable} (exit code {ended.code})")
     return Run(report=report, trouble=trouble, exit_code=ended.code, seconds=ended.seconds)

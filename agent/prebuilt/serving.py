@@ -13,7 +13,7 @@ from agent.errors import AgentError, ServerDied, ServerNotReady, ServerSilent
 from agent.prebuilt.adapter import Options
 from agent.prebuilt.binaries import SERVER
 from agent.prebuilt.openai import Answer, ask, served_models
-from agent.prebuilt.ports import address, free_ports, is_taken, listens
+from agent.prebuilt.ports import address, free_ports, is_taken, listens, says_taken
 from agent.prebuilt.processes import Program
 from agent.prebuilt.stage_config import LANES, new_model_id, write_stage_configs
 from agent.prebuilt.target import Bench, Place, Target
@@ -160,6 +160,8 @@ def _wait(index: int, program: Program, ports: Sequence[int], seconds: float, re
     while not ready():
         if (code := program.exit_code()) is not None:
             _require_ports(program, ports)
+            if says_taken(program.words()):
+                raise _PortTaken(f"stage {index} found its port in use: {program.words()}")
             raise _death_at_start(index, code, program)
         if time.monotonic() >= deadline:
             _require_ports(program, ports)

@@ -16,7 +16,7 @@ from agent.lanes.result import LaneResult
 from agent.prebuilt import runs
 from agent.prebuilt.handoff import handoffs_of, payload_of
 from agent.prebuilt.ports import free_ports
-from agent.prebuilt.processes import Ended, Program
+from agent.prebuilt.processes import Ended, Program, run_program
 from tests.agent.prebuilt.conftest import Lab, set_bytes
 
 Fault = Callable[[str], None]
@@ -152,6 +152,39 @@ def test_a_port_that_was_taken_away(lab: Lab, monkeypatch: pytest.MonkeyPatch) -
         status, problem = told(lab.run("single-step"))
     assert status == "infra"
     assert f"another process took port {port}" in problem
+
+
+def test_a_port_that_nobody_is_found_on(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was in use when the stage wanted it, and nobody listens: the words of the system are enough for another try."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        port = holder.getsockname()[1]
+        given = [(port,), free_ports(1)]
+        monkeypatch.setattr(runs, "free_ports", lambda _count: given.pop(0))
+        assert told(lab.run("dtype-matrix")) == ("pass", "")
+        monkeypatch.setattr(runs, "free_ports", lambda _count: (port,))
+        status, problem = told(lab.run("single-step"))
+    assert (status, "Address already in use" in problem) == ("infra", True)
+
+
+@pytest.mark.parametrize(("times", "expected"), [(1, ("pass", "", 2)), (9, ("infra", "Connection reset by peer", 3))])
+def test_a_stage_that_goes_late(
+    times: int, expected: tuple[str, str, int], lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection to a stage that was on its way out says nothing about the model: another try, and the receipt counts them."""
+    real, runs_made = run_program, []
+
+    def run(argv: Sequence[str | Path], log: Path, environment: Mapping[str, str], seconds: float) -> Ended:
+        runs_made.append(argv)
+        if len(runs_made) > times:
+            return real(argv, log, environment, seconds)
+        words = "Error: read ready: Connection reset by peer (os error 104)"
+        return Ended(code=1, timed_out=False, left=(), stuck=(), seconds=1, words=words)
+
+    monkeypatch.setattr(runs, "run_program", run)
+    result = lab.run("split-scan")
+    status, problem = told(result)
+    assert (status, expected[1] in problem, len(runs_made)) == (expected[0], True, expected[2])
 
 
 def test_an_old_report_is_never_taken_for_a_new_one(lab: Lab, fault: Fault) -> None:

@@ -191,6 +191,20 @@ def test_a_port_that_was_taken_away_is_given_up(lab: Lab, monkeypatch: pytest.Mo
     assert f"another process took port {port}" in result.problems[0]
 
 
+def test_a_port_that_nobody_is_found_on(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was in use when the server wanted it, and nobody listens: the words of the system are enough for another try."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        port = holder.getsockname()[1]
+        given = [free_ports(2), (*free_ports(2), port)]
+        monkeypatch.setattr(serving, "free_ports", lambda count: given.pop(0) if given else free_ports(count))
+        assert str(lab.run("tokens").status) == "pass"
+        monkeypatch.setattr(serving, "free_ports", lambda count: (*free_ports(count - 1), port))
+        result = lab.run("tokens")
+    assert result.status == "infra"
+    assert "found its port in use" in result.problems[0]
+
+
 def test_a_stale_server_with_the_right_answer_is_not_ours(lab: Lab, tmp_path: Path) -> None:
     """It lists the very model id, and still is another process: the system says whose socket it is."""
 

@@ -121,6 +121,14 @@ def test_ports_are_free_and_different() -> None:
     assert not listens([os.getpid()], ports[0])
 
 
+def test_ports_are_none_that_outgoing_connections_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection of another program takes any port of the system's own range, at any time."""
+    assert all(port < 32768 for port in free_ports(200))
+    monkeypatch.setattr("agent.prebuilt.ports._RANGE", range(20000, 20005))
+    with pytest.raises(OSError, match="no 6 free ports"):
+        free_ports(6)
+
+
 def test_a_program_dies_with_an_agent_that_is_killed(tmp_path: Path) -> None:
     """Not even SIGKILL of the agent leaves a server behind, nor a stage server behind its shim."""
     server = tmp_path / "server"

@@ -28,10 +28,13 @@ BIN = Path(sys.executable).parent
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, with room for the second port that each server of seaweedfs takes 10000 above."""
+    """Ports that nobody listens on, with room for the second port that each server of seaweedfs takes 10000 above.
+
+    Both stay below what the system gives to outgoing connections.
+    """
     with contextlib.ExitStack() as stack:
         found = []
-        for port in range(21000 + os.getpid() * 31 % 8000, 31000, 7):  # tests that run beside this one look elsewhere
+        for port in range(10500 + os.getpid() * 31 % 10000, 22500, 7):  # tests that run beside this one look elsewhere
             with contextlib.suppress(OSError):
                 for wanted_port in (port, port + 10000):
                     made = stack.enter_context(socket.socket())

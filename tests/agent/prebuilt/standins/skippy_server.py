@@ -193,6 +193,7 @@ def _serve_stage(stage: Stage, address: str) -> None:
 
 class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
+    allow_reuse_address = True  # as Rust's listeners do: the connections of a server before may still linger
 
 
 def _serve_http(stage: Stage, config: Mapping[str, Any], address: str, split: bool = True) -> None:
