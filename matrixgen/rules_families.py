@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SHARD = r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf"
 _CACHES = {
     "dense": ("ResidentKv", "package-local ResidentKv", "disabled"),
+    "looped": ("ResidentKv", "disabled"),
     "multimodal": ("ResidentKv", "package-local ResidentKv", "disabled"),
     "package": ("package-local ResidentKv", "disabled"),
     "recurrent": ("KvRecurrent", "disabled"),

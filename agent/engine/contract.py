@@ -20,7 +20,10 @@ _GIVEN = "inp_embd"
 
 # kinds of llama.cpp's cache tensors; what is in neither set is an unknown state and disables reuse
 _ATTENTION_CACHES = frozenset({"k", "v", "idx_k", "idx_v", "k_idx"})
-_RECURRENT_CACHES = frozenset({"r", "s", "ple_r"})
+_RECURRENT_CACHES = frozenset(
+    {"r", "s", "ple_r"}
+    | {f"{compressor}_state_{part}" for compressor in ("csa", "hca", "lid") for part in ("kv", "score")}  # deepseek4
+)
 
 
 @dataclass(frozen=True)

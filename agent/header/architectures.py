@@ -22,13 +22,14 @@ BY_HEAD_COUNT_KV_AND_FF = frozenset({"nemotron_h", "nemotron_h_moe"})
 BY_INTERVAL = {"minimax-01": 8, "qwen35": 4, "qwen35moe": 4, "qwen3next": 4, "qwen4exp": 4}
 """`attention.recurrent_layers`, else every `full_attention_interval`-th layer is attention (default given here)."""
 
-HYBRID = BOTH | BY_HEAD_COUNT_KV | BY_HEAD_COUNT_KV_AND_FF | frozenset(BY_INTERVAL)
+COMPRESSED = frozenset({"deepseek4"})
+"""Attention in every layer, over a window of plain keys; where `attention.compress_ratios` is not 0, also over compressed ones,
+and what is not compressed yet is recurrent state."""
+
+HYBRID = BOTH | BY_HEAD_COUNT_KV | BY_HEAD_COUNT_KV_AND_FF | COMPRESSED | frozenset(BY_INTERVAL)
 
 LOOPED = frozenset({"hrm_text", "nanbeige"})
 """Blocks run more than once, and every run has keys and values of its own: fewer blocks in the file than layers."""
-
-OWN_MEMORY = frozenset({"deepseek4"})
-"""State that is no cache of these kinds: compressed caches, with what is not compressed yet. Treated as unknown."""
 
 ENCODER = frozenset(
     {
@@ -63,4 +64,4 @@ DENSE = frozenset(
 )  # fmt: skip
 """Causal, attention in every layer; where `attention.head_count_kv` is 0 a layer has none (deci)."""
 
-KNOWN = RECURRENT | HYBRID | LOOPED | OWN_MEMORY | ENCODER | ENCODER_DECODER | DIFFUSION | DRAFT | AUDIO | DENSE
+KNOWN = RECURRENT | HYBRID | LOOPED | ENCODER | ENCODER_DECODER | DIFFUSION | DRAFT | AUDIO | DENSE

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent.header import architectures as arch
 from agent.header.limits import MAX_LAYERS
-from agent.header.model import Header, SkippedArray
+from agent.header.model import Header, SkippedArray, describe
 from agent.header.verdicts import Verdict
 from agent.layer_kind import LayerKind
 
@@ -40,6 +40,8 @@ def layer_kinds_from_metadata(header: Header) -> tuple[LayerKind, ...] | None:
         kinds = _by_zero(head_counts_kv(header)[:n], LayerKind.RECURRENT)
     elif name in arch.BY_HEAD_COUNT_KV_AND_FF:
         kinds = _by_zero_and_ff(header)
+    elif name in arch.COMPRESSED:
+        kinds = tuple(LayerKind.BOTH if ratio else LayerKind.ATTENTION for ratio in compress_ratios(header))
     elif name in arch.LOOPED:
         kinds = (LayerKind.ATTENTION,) * len(blocks_of_layers(header))
     else:
@@ -115,6 +117,26 @@ def head_counts_kv(header: Header) -> tuple[int, ...]:
     return header.get_per_layer(header.key("attention.head_count_kv"), n)
 
 
+def compress_ratios(header: Header) -> tuple[int, ...]:
+    """Return for each trunk layer how many tokens one of its compressed keys stands for; 0 where it has none.
+
+    Raises:
+        HeaderInvalid: the list is missing or too short; `bad_value` for a ratio that llama.cpp has no cache for.
+    """
+    key = header.key("attention.compress_ratios")
+    value = header.metadata.get(key)
+    if not isinstance(value, tuple) or len(value) < header.block_count:  # longer ones are cut off, as llama.cpp does it
+        verdict = Verdict.MISSING_KEY if value is None else Verdict.BAD_VALUE
+        header.fail(verdict, f"{key} must be a list with a number for each of the {header.block_count} layers")
+    listed = value[: header.trunk_layers]
+    ratios = tuple(ratio for ratio in listed if isinstance(ratio, int) and ratio in (0, *COMPRESS_RATIOS))
+    if len(ratios) < len(listed):
+        header.fail(
+            Verdict.BAD_VALUE, f"{key} is {describe(value)}; llama.cpp keeps caches for ratios of 4 and 128 only"
+        )
+    return ratios
+
+
 def _check_runs(header: Header, layers: int, most: int, least: int = 1) -> None:
     """Refuse a number of layers that llama.cpp refuses."""
     if not least <= layers <= most:
@@ -172,8 +194,11 @@ _ATTENTION_PARTS = frozenset(
 _DELTA_PARTS = frozenset({"ssm_alpha", "ssm_ba", "ssm_beta", "ssm_f_a"})
 # lightning attention (MiniMax-01) has no state tensor of its own, only these three together
 _LIGHTNING_PARTS = frozenset({"attn_gate", "attn_norm_2", "attn_qkv"})
+COMPRESS_RATIOS = (4, 128)
+"""`DSV4_CSA_RATIO` and `DSV4_HCA_RATIO` of llama.cpp's `llama-kv-cache-dsv4.cpp`."""
+
 _HRM_KEYS = ("layers_per_stack", "h_cycles", "l_cycles")
-_RECURRENT_PREFIXES = ("ssm_", "time_mix_", "shortconv")
+_RECURRENT_PREFIXES = ("ssm_", "time_mix_", "shortconv", "attn_compressor_")
 
 
 def _kind_of(parts: set[str]) -> LayerKind:

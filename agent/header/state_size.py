@@ -1,14 +1,21 @@
 """How many bytes of state a model keeps, by arithmetic from its metadata: an oracle that needs no run.
 
 Widths as in llama.cpp's `llama-hparams.cpp` (`n_embd_r`, `n_embd_s`, `n_embd_k_gqa`, `n_embd_v_gqa`); the frame of the
-recurrent blob as in `llama-memory-recurrent.cpp` (`state_write`).
+recurrent blob as in `llama-memory-recurrent.cpp` (`state_write`), that of compressed caches as in `llama-kv-cache-dsv4.cpp`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.header.layers import blocks_of_layers, head_counts_kv, layer_kinds_from_metadata
+from agent.header import architectures as arch
+from agent.header.layers import (
+    COMPRESS_RATIOS,
+    blocks_of_layers,
+    compress_ratios,
+    head_counts_kv,
+    layer_kinds_from_metadata,
+)
 from agent.header.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -19,8 +26,14 @@ if TYPE_CHECKING:
 
 BLOB_BYTES = 28
 """A blob's frame: magic, sequence, cells, position, sequences of the cell, transposed, layers; 4 bytes each."""
+CELL_BYTES = 12
+"""A cell of an exported KV cache: its position, the number of its sequences, one sequence; 4 bytes each."""
 LAYER_BYTES = 24
 """A layer's frame: type (4) and row size (8), once for each of its two states."""
+_ROWS_BYTES = 12
+"""The frame of a layer's rows: type (4) and row size (8)."""
+_TENSOR_BYTES = 28
+"""The frame of a compressor's tensor: type (4), width, rows and row size (8 each)."""
 F32_BYTES = 4
 F16_BYTES = 2
 
@@ -78,6 +91,8 @@ def recurrent_widths(header: Header) -> tuple[int, int]:
 def recurrent_bytes(header: Header, layers: Iterable[int] | None = None) -> int:
     """Return the size of one sequence's exported recurrent state (flag `LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`), framed.
 
+    With compressed caches llama.cpp writes the window of plain keys into the same export: see `window_bytes`.
+
     Args:
         header: the model.
         layers: the layers a stage owns; None for all of the trunk.
@@ -91,8 +106,10 @@ def recurrent_bytes(header: Header, layers: Iterable[int] | None = None) -> int:
     kinds = _kinds(header)
     if not any(kind.recurrent for kind in kinds):
         return 0
-    rolling, state = recurrent_widths(header)
     owned = [index for index in _owned(header, layers) if kinds[index].recurrent]
+    if header.architecture in arch.COMPRESSED:
+        return _compressor_bytes(header, owned)
+    rolling, state = recurrent_widths(header)
     extra = sum(_ple_bytes(header, index) for index in owned)
     return BLOB_BYTES + len(owned) * (LAYER_BYTES + F32_BYTES * (rolling + state)) + extra
 
@@ -102,7 +119,8 @@ def kv_page_bytes(
 ) -> int:
     """Return the size of the attention keys and values of `tokens` tokens; 0 for layers that keep none.
 
-    The latent cache of MLA holds keys only. Caches of sparse-attention indexers are not counted.
+    The latent cache of MLA holds keys only. Caches of sparse-attention indexers are not counted, but for those of compressed
+    keys, which are kept once for several tokens.
 
     Args:
         header: the model.
@@ -113,6 +131,8 @@ def kv_page_bytes(
     Raises:
         HeaderInvalid: a needed key is missing or no number, or the layout is unknown.
     """
+    if header.architecture in arch.COMPRESSED:
+        return bytes_per_value * _compressed_values(header, tokens, _owned(header, layers))
     owners = kv_owners(header)
     heads, blocks = head_counts_kv(header), blocks_of_layers(header)
     owned = _owned(header, layers)
@@ -122,6 +142,24 @@ def kv_page_bytes(
             key, value = _head_lengths(header, swa=_is_swa(header, index))
             values += heads[blocks[index]] * (key if _is_mla(header) else key + value)
     return tokens * values * bytes_per_value
+
+
+def window_bytes(header: Header, tokens: int, sequences: int) -> int:
+    """Return what an export of recurrent state holds besides: with compressed caches the window of plain f16 keys, else nothing.
+
+    Args:
+        header: the model.
+        tokens: tokens in the exported sequence.
+        sequences: sequences that the context has room for; each has a stream of its own.
+
+    Raises:
+        HeaderInvalid: a needed key is missing or no number.
+    """
+    if header.architecture not in arch.COMPRESSED:
+        return 0
+    cells, layers = min(tokens, _uint(header, "attention.sliding_window")), header.trunk_layers
+    rows = layers * (_ROWS_BYTES + cells * F16_BYTES * _head_lengths(header)[0])
+    return 4 + 4 * sequences + 8 + cells * CELL_BYTES + rows
 
 
 def kv_owners(header: Header) -> tuple[bool, ...]:
@@ -135,6 +173,33 @@ def kv_owners(header: Header) -> tuple[bool, ...]:
     if header.architecture == "gemma4":
         first_without = header.block_count - _uint(header, "attention.shared_kv_layers", 0)
     return tuple(kind.attention and index < first_without for index, kind in enumerate(kinds))
+
+
+def _compressor_bytes(header: Header, layers: list[int]) -> int:
+    """Return the size of what the compressors of `layers` have not compressed yet, in the frames of `llama_dsv4_comp_state`."""
+    key, indexer, ratios = (
+        _head_lengths(header)[0],
+        _uint(header, "attention.indexer.key_length"),
+        compress_ratios(header),
+    )
+    few, many = COMPRESS_RATIOS
+    # the windows of the smaller ratio overlap, so two are kept, of twice the width: one for the keys, one for the indexer's
+    values = {few: (2 * few * 2 * key, 2 * few * 2 * indexer), many: (many * key,)}
+    states = [count for layer in layers for count in values[ratios[layer]]]
+    per_state = 4 + 2 * _TENSOR_BYTES
+    return 20 + 3 * 24 + sum(per_state + 2 * F32_BYTES * count for count in states)
+
+
+def _compressed_values(header: Header, tokens: int, layers: list[int]) -> int:
+    """Return how many values the caches of `layers` keep for `tokens` tokens: plain keys, compressed ones, the indexer's."""
+    key, indexer, ratios = (
+        _head_lengths(header)[0],
+        _uint(header, "attention.indexer.key_length"),
+        compress_ratios(header),
+    )
+    few, many = COMPRESS_RATIOS
+    compressed = {0: 0, few: tokens // few * (key + indexer), many: tokens // many * key}
+    return sum(tokens * key + compressed[ratios[layer]] for layer in layers)
 
 
 def _kinds(header: Header) -> tuple[LayerKind, ...]:

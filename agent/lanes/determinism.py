@@ -1,5 +1,8 @@
 """`determinism`: repeats and thread counts change no bit; other batch shapes change no token beyond rounding.
 
+Where a single token sees so many cells that llama.cpp divides them among its threads, other thread counts add in another order
+and are judged as other shapes are.
+
 The whole model runs as in a server, with nobody looking at its nodes, so the first repeat also shows that the tap through
 which the reference was recorded changed nothing.
 """
@@ -16,6 +19,9 @@ from agent.lanes.result import Findings, LaneResult
 from agent.lanes.rounding import judge_rounding
 from agent.lanes.subject import Subject
 from agent.lanes.workload import Workload
+
+_DIVIDED_CELLS = 512  # `use_split_kv_path` in ggml-cpu/ops.cpp
+_CELL_STEP = 256  # a graph sees as many cells as are used, rounded up (`n_pad` in llama-kv-cache.cpp)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +42,7 @@ def run(subject: Subject, params: Params) -> LaneResult:
     for repeat in range(1, params.repeats):
         _expect_exact(findings, f"repeat {repeat + 1}", _again(subject, workload, shape))
     if subject.model.device.is_cpu:
-        for threads in sorted({*params.threads} - {shape.threads}):  # with these the repeats ran
-            _expect_exact(findings, f"{threads} threads", _again(subject, workload, replace(shape, threads=threads)))
+        _across_threads(subject, params, shape, findings)
     _second_stage(subject, workload, params.repeats, findings)
     worst = _across_shapes(subject, params, findings)
     findings.measurements |= {"repeats": params.repeats, "worst_error_across_shapes": worst}
@@ -57,6 +62,29 @@ def _expect_exact(findings: Findings, what: str, agreement: Agreement) -> None:
     findings.comparisons += agreement.positions
     if not agreement.exact:
         findings.problems.append(f"{what}: {agreement.first}")
+
+
+def _across_threads(subject: Subject, params: Params, shape: Shape, findings: Findings) -> None:
+    divided = _divides_cells(subject, params.workload)
+    for threads in sorted({*params.threads} - {shape.threads}):  # with these the repeats ran
+        agreement = _again(subject, params.workload, replace(shape, threads=threads))
+        if divided:
+            judge_rounding(subject, f"{threads} threads", agreement, params.max_error, findings)
+        else:
+            _expect_exact(findings, f"{threads} threads", agreement)
+    if divided:
+        findings.notes.append(
+            f"a single token sees {_DIVIDED_CELLS} cells or more, which llama.cpp's CPU attention divides among its threads: "
+            "other thread counts are judged by rounding"
+        )
+
+
+def _divides_cells(subject: Subject, workload: Workload) -> bool:
+    graph = subject.anatomy(workload.micro_batch).step(1).graphs[0]
+    keys = [graph.tensors[tensor.inputs[1]] for tensor in graph.tensors if tensor.op == "FLASH_ATTN_EXT"]
+    tokens = sum(workload.segments) + workload.decode_steps
+    seen = tokens + -tokens % _CELL_STEP
+    return any(max(key.shape[1], seen) >= _DIVIDED_CELLS for key in keys)
 
 
 def _second_stage(subject: Subject, workload: Workload, repeats: int, findings: Findings) -> None:

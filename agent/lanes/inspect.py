@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agent.header.architectures import LOOPED
 from agent.header.layers import layer_kinds_from_metadata, layer_kinds_from_tensors, period
 from agent.header.reader import Header
 from agent.header.state_size import kv_owners
@@ -11,6 +12,9 @@ from agent.lanes.cuts import middle_cut, third_cuts
 from agent.lanes.result import Findings, LaneResult
 from agent.lanes.subject import Subject
 from agent.layer_kind import LayerKind
+
+_BY_STATE = {"dense": False, "looped": False, "recurrent": True, "hybrid": True}
+"""Whether models of a shape keep recurrent state; those of the other shapes may or may not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,7 @@ def run(subject: Subject, _params: Params) -> LaneResult:
         f"{'recurrent' if facts.recurrent else 'hybrid' if facts.hybrid else 'neither recurrent nor hybrid'}",
     )
 
+    _expect_shape(findings, subject, graph)
     legal = subject.contract.legal_cuts
     findings.expect(bool(legal), "no cut is legal, so the model cannot be split")
     findings.measurements |= {
@@ -53,6 +58,19 @@ def run(subject: Subject, _params: Params) -> LaneResult:
         "cache": subject.policy(graph),
     }
     return findings.result(f"{header.architecture}, {subject.n_layer} layers, {len(legal)} legal cuts")
+
+
+def _expect_shape(findings: Findings, subject: Subject, graph: tuple[LayerKind, ...]) -> None:
+    """The row's shape decides which lanes are owed, so a wrong one would leave some of them out."""
+    row, header = subject.expectations.family, subject.header
+    has_state, loops = any(kind.recurrent for kind in graph), header.architecture in LOOPED
+    keeps = "keeps recurrent state" if has_state else "keeps no recurrent state"
+    if row.shape in _BY_STATE:
+        findings.expect(
+            _BY_STATE[row.shape] == has_state, f"the row {row.family} is {row.shape}, and the graph {keeps}"
+        )
+    runs = "runs its blocks more than once" if loops else "runs each block once"
+    findings.expect((row.shape == "looped") == loops, f"the row {row.family} is {row.shape}, and the model {runs}")
 
 
 def _of_tensors(header: Header, graph: tuple[LayerKind, ...]) -> tuple[LayerKind, ...]:

@@ -6,13 +6,12 @@ import math
 
 from agent.engine.dataflow import analyse
 from agent.engine.session import PARTIAL_STATE
-from agent.header.state_size import kv_page_bytes, recurrent_bytes
+from agent.header.architectures import COMPRESSED
+from agent.header.state_size import CELL_BYTES, kv_page_bytes, recurrent_bytes, window_bytes
 from agent.lanes.result import Findings
 from agent.lanes.subject import Subject
 from agent.lanes.workload import Workload
 
-# a cell of an exported KV cache holds its position, the number of its sequences and one sequence id (llama-kv-cache.cpp)
-_CELL_BYTES = 12
 _MOST_CACHES = 3  # whole context, sliding window, indexer
 _FEW, _MORE = 8, 16  # tokens; no window of a model is smaller
 
@@ -23,14 +22,20 @@ def check_state_bytes(subject: Subject, micro_batch: int, findings: Findings) ->
     total, partial = exports[_MORE]
     findings.measurements |= {"state_bytes": total, "state_tokens": _MORE}
     if any(kind.recurrent for kind in subject.contract.state):
-        predicted = recurrent_bytes(subject.header)
+        window = window_bytes(subject.header, _MORE, subject.shape(micro_batch).sequences)
+        predicted = recurrent_bytes(subject.header) + window
         findings.expect(partial == predicted, f"{partial} recurrent bytes exported, the header predicts {predicted}")
-        findings.measurements["recurrent_bytes"] = partial
+        findings.measurements["recurrent_bytes"] = partial - window
     _check_growth(subject, micro_batch, total - exports[_FEW][0], findings)
 
 
 def _check_growth(subject: Subject, micro_batch: int, growth: int, findings: Findings) -> None:
     tokens = _MORE - _FEW
+    if subject.header.architecture in COMPRESSED:
+        pages = kv_page_bytes(subject.header, _MORE) - kv_page_bytes(subject.header, _FEW)
+        findings.measurements["kv_bytes_a_token"] = pages // tokens
+        _expect_cells(growth, pages, findings)
+        return
     rows, indexers = _row_bytes(subject, micro_batch)
     findings.measurements["kv_bytes_a_token"] = rows
     if not rows:
@@ -39,18 +44,23 @@ def _check_growth(subject: Subject, micro_batch: int, growth: int, findings: Fin
     if not indexers:
         predicted = kv_page_bytes(subject.header, 1)
         findings.expect(predicted == rows, f"the header predicts {predicted} KV bytes a token, the graph keeps {rows}")
-    overhead = growth - rows * tokens
     if indexers:
         # an indexer may keep pooled blocks besides its keys, which no header tells
         findings.expect(
-            overhead >= _CELL_BYTES * tokens,
+            growth - rows * tokens >= CELL_BYTES * tokens,
             f"{tokens} tokens more export {growth} bytes more, less than their rows of {rows * tokens} and their cells",
         )
         return
-    cells = range(_CELL_BYTES * tokens, (_MOST_CACHES + 1) * _CELL_BYTES * tokens, _CELL_BYTES * tokens)
+    _expect_cells(growth, rows * tokens, findings)
+
+
+def _expect_cells(growth: int, rows: int, findings: Findings) -> None:
+    """Besides their rows, tokens need cells in one or more caches."""
+    tokens = _MORE - _FEW
+    cells = range(CELL_BYTES * tokens, (_MOST_CACHES + 1) * CELL_BYTES * tokens, CELL_BYTES * tokens)
     findings.expect(
-        overhead in cells,
-        f"{tokens} tokens more export {growth} bytes more; their KV rows alone are {rows * tokens}, and their cells "
+        growth - rows in cells,
+        f"{tokens} tokens more export {growth} bytes more; their KV rows alone are {rows}, and their cells "
         f"{cells[0]} for each cache",
     )
 

@@ -33,7 +33,7 @@ def move(family: str, tier: str, root: Path | None) -> None:
 @click.command()
 @click.argument("family")
 @click.option("--arch", required=True, help="general.architecture of the file.")
-@click.option("--shape", required=True, help="dense, recurrent, hybrid, multimodal, package or encoder.")
+@click.option("--shape", required=True, help="dense, looped, recurrent, hybrid, multimodal, package or encoder.")
 @click.option("--tier", type=TIERS, default="null", show_default=True, help="null is in no tier.")
 @click.option("--priority", default="p2", show_default=True, help="p0, p1 or p2.")
 @click.option("--status", default="candidate", show_default=True, help="Certification level.")

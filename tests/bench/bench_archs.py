@@ -4,17 +4,22 @@
 
 That program runs each architecture's tiny model twice, on the CPU and on a device, and once more after a round trip through a
 file, and compares one decode. The battery builds a twin, runs it whole and split at every legal cut, and all else that
-docs/lanes.md lists. So the ratio is no race: it says what the difference costs.
+docs/lanes.md lists. So the ratio is no race: it says what the difference costs. Both run the library of llama-cpp-python, which
+the loader finds for their program too; it must be built from the same sources.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import llama_cpp
 
 from agent.twin.catalog import RECIPES
 from matrixgen.manifest import load_manifest
@@ -26,27 +31,31 @@ def families() -> list[str]:
     return sorted(rows.values())
 
 
-def seconds(command: list[str], *, may_fail: bool = False) -> float:
-    """Wall time of a command."""
-    started = time.perf_counter()
-    code = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode
-    if code not in ((0, 1) if may_fail else (0,)):
-        raise SystemExit(f"{command[0]} ended with exit code {code}")
-    return time.perf_counter() - started
+def seconds(command: list[str], *, may_fail: bool = False) -> tuple[float, float]:
+    """Wall time and processor time of a command, with the llama.cpp that the engine runs."""
+    library = Path(llama_cpp.__file__).parent / "lib"
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library)}
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode not in ((0, 1) if may_fail else (0,)):
+        raise SystemExit(f"{command[0]} ended with exit code {done.returncode}")
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def main() -> None:
     """Time both and print what each of them did."""
-    theirs = seconds([sys.argv[1]])
+    theirs, their_work = seconds([sys.argv[1]])
     names = families()
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", "from agent.cli import main; main()", "certify", *names, "--twin"]
-        ours = seconds([*command, "--receipts", folder], may_fail=True)
+        ours, our_work = seconds([*command, "--receipts", folder], may_fail=True)
         receipts = [json.loads(path.read_text(encoding="utf-8")) for path in Path(folder).glob("*/receipt.json")]
     lanes = [lane for receipt in receipts for lane in receipt["lanes"]]
     red = sorted(receipt["leg"] for receipt in receipts if receipt["status"] != "pass")
-    sys.stdout.write(f"test-llama-archs        {theirs:7.1f} s\n")
-    sys.stdout.write(f"certify, {len(receipts)} families  {ours:7.1f} s, {ours / theirs:.1f} times as long\n")
+    sys.stdout.write(f"test-llama-archs        {theirs:7.1f} s, {their_work:7.1f} s of processor time\n")
+    sys.stdout.write(f"certify, {len(receipts)} families   {ours:7.1f} s, {our_work:7.1f} s of processor time\n")
+    sys.stdout.write(f"{ours / theirs:.1f} times as long, {our_work / their_work:.1f} times the processor time\n")
     compared = sum(lane["comparisons"] for lane in lanes)
     sys.stdout.write(f"{len(lanes)} lanes, {compared} comparisons; not green: {', '.join(red) or 'none'}\n")
 

@@ -21,10 +21,11 @@ def indexer(*, heads: int = 4, size: int = 64, top_k: int = 8, **extra: MetaValu
     return {f"attention.indexer.{key}": value for key, value in keys.items()}
 
 
-DEEPSEEK4 = attention_only(
-    "deepseek4",
+DEEPSEEK4 = Recipe(
+    architecture="deepseek4",
     seed=2,
     n_layer=10,
+    pattern="AA" + "B" * 8,
     metadata={
         **transformer(
             heads=8,

@@ -9,7 +9,7 @@ from tests.agent.engine.test_dataflow import TOKENS, Drawing, layer, start
 
 
 def test_the_compressor_states_of_deepseek4_belong_to_their_layer() -> None:
-    """A second prefix of caches: state of an unknown kind, and no reason to forbid the cuts below."""
+    """A second prefix of caches: recurrent state beside the keys, and no reason to forbid the cuts below."""
     drawing, _, hidden = start()
     hidden = layer(drawing, 0, hidden)
     state = drawing.leaf("dsv4_csa_state_kv_l1")
@@ -18,7 +18,7 @@ def test_the_compressor_states_of_deepseek4_belong_to_their_layer() -> None:
     layer(drawing, 1, hidden)
     contract = drawing.contract(2)
     assert contract.caches == (("k",), ("csa_state_kv", "k"))
-    assert contract.state == (LayerKind.ATTENTION, LayerKind.UNKNOWN)
+    assert contract.state == (LayerKind.ATTENTION, LayerKind.BOTH)
     assert contract.legal_cuts == (1,)
 
 

@@ -45,8 +45,8 @@ def test_the_recurrent_ones_are_those_of_llama_cpp(source: str) -> None:
 
 
 def test_the_hybrid_ones_are_those_of_llama_cpp(source: str) -> None:
-    """llm_arch_is_hybrid and ours are the same, but for one whose memory we call unknown, and one of the patch queue."""
-    assert _listed(source, "llm_arch_is_hybrid") == (arch.HYBRID - {"inkling"}) | {"deepseek4"}
+    """llm_arch_is_hybrid and ours are the same, but for one of the patch queue."""
+    assert _listed(source, "llm_arch_is_hybrid") == arch.HYBRID - {"inkling"}
 
 
 def test_the_diffusion_ones_are_those_of_llama_cpp(source: str) -> None:

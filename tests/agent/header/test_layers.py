@@ -39,6 +39,10 @@ def _heads(kv: list[int], **more: bytes) -> dict[str, bytes]:
     return {"block_count": u32(len(kv)), **_HEADS, "attention.head_count_kv": array("i32", kv), **more}
 
 
+def _ratios(*ratios: int) -> dict[str, bytes]:
+    return {"attention.compress_ratios": array("i32", list(ratios))}
+
+
 def _hrm(stack: int, high: int, low: int) -> dict[str, bytes]:
     return {"hrm.layers_per_stack": u32(stack), "hrm.h_cycles": u32(high), "hrm.l_cycles": u32(low)}
 
@@ -93,7 +97,7 @@ RULES = [
     pytest.param("nanbeige", {"block_count": u32(2), **_HEADS}, "A A", id="runs-once"),
     pytest.param("hrm_text", {"block_count": u32(6), **_HEADS, **_hrm(1, 2, 2)}, "A A A A A A", id="two-stacks"),
     pytest.param("deci", _heads([2, 0, 2]), "A N A", id="deci-has-layers-without-attention"),
-    pytest.param("deepseek4", {"block_count": u32(2), **_HEADS}, "?", id="own-memory-is-unknown"),
+    pytest.param("deepseek4", {"block_count": u32(3), **_HEADS, **_ratios(0, 4, 128)}, "A AR AR", id="compressed"),
     pytest.param("newarch", {"block_count": u32(2), **_HEADS}, "?", id="unknown-architecture"),
     pytest.param("clip", {"block_count": u32(2)}, "?", id="projector"),
 ]
@@ -108,7 +112,7 @@ def test_the_rule_of_each_architecture(name: str, values: dict[str, bytes], kind
 @pytest.mark.parametrize("name", sorted(arch.RECURRENT | arch.HYBRID))
 def test_no_recurrent_architecture_passes_for_dense(name: str) -> None:
     """D8, D13: layer 0 does not decide; a family with recurrent layers always shows them."""
-    values = _heads([2] + [0] * 7, feed_forward_length=array("i32", [0] * 8))
+    values = _heads([2] + [0] * 7, feed_forward_length=array("i32", [0] * 8)) | _ratios(*[0] * 7, 4)
     kinds = layer_kinds_from_metadata(read(model(name, values)))
     assert kinds is not None
     assert any(kind.recurrent for kind in kinds)
@@ -336,6 +340,6 @@ def test_the_period_must_be_seen_twice(kinds: str, expected: int | None) -> None
 
 def test_every_architecture_is_in_one_class() -> None:
     """No name is classified twice."""
-    classes = [arch.RECURRENT, arch.HYBRID, arch.LOOPED, arch.OWN_MEMORY, arch.ENCODER, arch.ENCODER_DECODER]
+    classes = [arch.RECURRENT, arch.HYBRID, arch.LOOPED, arch.ENCODER, arch.ENCODER_DECODER]
     classes += [arch.DIFFUSION, arch.DRAFT, arch.AUDIO, arch.DENSE]
     assert sum(map(len, classes)) == len(arch.KNOWN)

@@ -6,7 +6,7 @@ import pytest
 
 from agent.errors import HeaderInvalid
 from agent.header.layers import layer_kinds_from_metadata
-from agent.header.state_size import kv_owners, kv_page_bytes, recurrent_bytes, recurrent_widths
+from agent.header.state_size import kv_owners, kv_page_bytes, recurrent_bytes, recurrent_widths, window_bytes
 from tests.agent.header.kit import array, model, read, u32
 
 
@@ -277,10 +277,47 @@ def test_a_missing_dimension_is_named(missing: str) -> None:
         recurrent_bytes(read(model("mamba2", values)))
 
 
-@pytest.mark.parametrize("name", ["newarch", "deepseek4"])
-def test_an_unknown_layout_has_no_size(name: str) -> None:
+def test_an_unknown_layout_has_no_size() -> None:
     """Where the layout is unknown, so is the size."""
-    header = read(model(name, {"block_count": u32(2)}))
+    header = read(model("newarch", {"block_count": u32(2)}))
     for size in (recurrent_bytes, lambda header: kv_page_bytes(header, 1)):
         with pytest.raises(HeaderInvalid):
             size(header)
+
+
+def _compressed(*ratios: int) -> dict[str, bytes]:
+    return {
+        "block_count": u32(3),
+        "embedding_length": u32(64),
+        "attention.head_count": u32(1),
+        "attention.head_count_kv": u32(1),
+        "attention.key_length": u32(64),
+        "attention.value_length": u32(64),
+        "attention.sliding_window": u32(16),
+        "attention.indexer.key_length": u32(32),
+        "attention.compress_ratios": array("i32", list(ratios)),
+    }
+
+
+def test_compressed_caches() -> None:
+    """Counted by hand from llama-kv-cache-dsv4.cpp: rows of 4 and of 128 tokens, and what is not compressed yet."""
+    header = read(model("deepseek4", _compressed(0, 4, 128, 0)))
+    few = 4 + 2 * (28 + 4 * 8 * 128) + 4 + 2 * (28 + 4 * 8 * 64)
+    many = 4 + 2 * (28 + 4 * 128 * 64)
+    assert recurrent_bytes(header, [0]) == 20 + 3 * 24
+    assert recurrent_bytes(header, [1]) == 20 + 3 * 24 + few
+    assert recurrent_bytes(header) == 20 + 3 * 24 + few + many
+    assert kv_page_bytes(header, 3) == 2 * 3 * 3 * 64
+    assert kv_page_bytes(header, 260) == 2 * (3 * 260 * 64 + 65 * (64 + 32) + 2 * 64)
+    assert window_bytes(header, 8, 4) == 4 + 4 * 4 + 8 + 8 * 12 + 3 * (12 + 8 * 128)
+    assert window_bytes(header, 99, 1) == 4 + 4 + 8 + 16 * 12 + 3 * (12 + 16 * 128)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "words"),
+    [((4, 4), "a number for each of the 3 layers"), ((0, 4, 8), "for ratios of 4 and 128 only"), ((), "a number for")],
+)
+def test_compressed_caches_of_no_known_ratio(ratios: tuple[int, ...], words: str) -> None:
+    """What llama.cpp refuses, or would leave without a cache."""
+    with pytest.raises(HeaderInvalid, match=words):
+        recurrent_bytes(read(model("deepseek4", _compressed(*ratios))))

@@ -71,10 +71,10 @@ def test_an_architecture_that_is_forgotten_is_noticed(names: dict[str, int]) -> 
 
 
 def test_the_classes_are_those_of_the_library(names: dict[str, int]) -> None:
-    """Diffusion, recurrent and hybrid, asked of llama.cpp; deepseek4 is a hybrid whose memory we call unknown."""
+    """Diffusion, recurrent and hybrid, asked of llama.cpp."""
     assert _asked_of("_Z21llm_arch_is_diffusionRK8llm_arch", names) == arch.DIFFUSION
     assert _asked_of("_Z21llm_arch_is_recurrentRK8llm_arch", names) == arch.RECURRENT
-    assert _asked_of("_Z18llm_arch_is_hybridRK8llm_arch", names) == (arch.HYBRID & set(names)) | {"deepseek4"}
+    assert _asked_of("_Z18llm_arch_is_hybridRK8llm_arch", names) == arch.HYBRID & set(names)
 
 
 @pytest.mark.parametrize(
