@@ -33,7 +33,13 @@ FUNCTIONS = frozenset(
         *("llama_model_get_vocab", "llama_vocab_n_tokens"),
         *("llama_context_default_params", "llama_init_from_model", "llama_free", "llama_set_causal_attn"),
         *("llama_decode", "llama_get_logits"),
-        *("llama_get_memory", "llama_memory_seq_cp", "llama_memory_seq_rm", "llama_memory_seq_pos_max"),
+        *(
+            "llama_get_memory",
+            "llama_memory_clear",
+            "llama_memory_seq_cp",
+            "llama_memory_seq_rm",
+            "llama_memory_seq_pos_max",
+        ),
         *("llama_state_seq_get_size_ext", "llama_state_seq_get_data_ext", "llama_state_seq_set_data_ext"),
     }
 )

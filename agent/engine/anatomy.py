@@ -13,7 +13,8 @@ from agent.engine.dataflow import Columns, Dataflow, analyse
 from agent.engine.embeddings import Embeddings
 from agent.engine.graph import GraphRecorder, StepGraphs, Tensor
 from agent.engine.model import Model, ModelFacts
-from agent.engine.session import Session, Shape, Tokens
+from agent.engine.session import Shape, Tokens
+from agent.engine.spare import session_of
 from agent.errors import GraphChanged
 
 Counts = tuple[int, ...]  # tokens of each sequence in one decode
@@ -74,7 +75,7 @@ class Anatomy:
         """
         if counts not in self._steps:
             recorder = GraphRecorder()
-            with Session(self.model, self.shape) as session:
+            with session_of(self.model, self.shape) as session:
                 if self.embedded:
                     session.decode_embeddings(_blank(sum(counts), self.model.facts), tap=recorder)
                 else:

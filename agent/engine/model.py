@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from agent.engine.devices import Device
 from agent.engine.library import load_library
@@ -43,8 +43,19 @@ class ModelFacts:
     encoder: bool
 
 
+class Spare(Protocol):
+    """Something on a model that waits for its next use."""
+
+    def free(self) -> None:
+        """Give back its memory."""
+
+
 class Model(Resource):
-    """A loaded model; free it with `close` or use it as a context manager."""
+    """A loaded model; free it with `close` or use it as a context manager.
+
+    Attributes:
+        spares: contexts that wait for their next use, see `agent.engine.spare`; freed with the model.
+    """
 
     def __init__(self, path: Path, device: Device) -> None:
         """Load `path` whole onto `device`.
@@ -71,6 +82,7 @@ class Model(Resource):
         self.handle: Any = handle
         self.path = path
         self.facts = self._read_facts()
+        self.spares: list[Spare] = []
 
     def _read_facts(self) -> ModelFacts:
         llama, handle = self._llama, self.handle
@@ -95,6 +107,8 @@ class Model(Resource):
 
     def close(self) -> None:
         """Free the model. Sessions on it must be closed before."""
+        while self.spares:
+            self.spares.pop().free()
         if self.handle:
             self._llama.llama_model_free(self.handle)
             self.handle = None

@@ -62,7 +62,11 @@ class Shape:
 
 
 class Session(Resource):
-    """A context of a model. The bits of its results depend on its `Shape`, its tokens and nothing else."""
+    """A context of a model. The bits of its results depend on its `Shape`, its tokens and nothing else.
+
+    Attributes:
+        sound: no decode has failed in it.
+    """
 
     def __init__(self, model: Model, shape: Shape) -> None:
         """Create the context.
@@ -77,6 +81,7 @@ class Session(Resource):
         self._wanted: Container[int] | None = ()
         self._ordinal = 0
         self._failure: BaseException | None = None
+        self.sound = True
 
         params = self._llama.llama_context_default_params()
         params.n_ctx = shape.context * shape.sequences
@@ -187,6 +192,7 @@ class Session(Resource):
         self._tap, self._failure = tap, None
         self._wanted = tap.wanted if tap else ()
         self._ordinal = 0
+        self.sound = False
         status = self._llama.llama_decode(self.handle, batch)
         self._tap = None
         if self._failure is not None:
@@ -196,6 +202,7 @@ class Session(Resource):
                 f"llama_decode returned {status} for {count} {'embeddings' if embedded else 'tokens'} at position "
                 f"{positions.flat[0]} of sequence {sequences[0]}"
             )
+        self.sound = True
         logits = self._llama.llama_get_logits(self.handle)
         return np.ctypeslib.as_array(logits, (count, self.model.facts.n_vocab)).copy()
 
@@ -247,6 +254,10 @@ class Session(Resource):
         read = self._llama.llama_state_seq_set_data_ext(self.handle, buffer, len(state), sequence, flags)
         if not state or read != len(state):
             raise StateRefused(f"import into sequence {sequence} read {read} of {len(state)} bytes")
+
+    def clear(self) -> None:
+        """Forget all sequences, and what their cells hold."""
+        self._llama.llama_memory_clear(self._memory, True)
 
     def copy_sequence(self, source: int, target: int) -> None:
         """Let `target` share the cells of `source`: a resident cache hit."""

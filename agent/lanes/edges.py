@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agent.engine.anatomy import Anatomy
-from agent.engine.session import Part, Session, Shape
+from agent.engine.session import Part, Shape
+from agent.engine.spare import session_of
 from agent.engine.stage import Stage
 from agent.engine.transcript import Transcript, Turn, transcribe
 from agent.engine.wire import WireType
@@ -54,7 +55,7 @@ def run(subject: Subject, params: Params) -> LaneResult:
     tried = []
     for number, edge in enumerate(within if cuts else ()):
         cut = cuts[number % len(cuts)]
-        worst = _try_edge(subject, edge, cut, params.max_error, findings)
+        worst = _try_edge(subject, edge, cut, params, findings)
         tried.append(
             {"size": edge.size, "why": edge.why, "micro_batch": edge.micro_batch, "cut": cut, "worst_error": worst}
         )
@@ -63,29 +64,28 @@ def run(subject: Subject, params: Params) -> LaneResult:
     return findings.result(f"{len(tried)} edges: {', '.join(str(edge.size) for edge in within)} tokens")
 
 
-def _try_edge(subject: Subject, edge: Edge, cut: int, max_error: float, findings: Findings) -> float:
+def _try_edge(subject: Subject, edge: Edge, cut: int, params: Params, findings: Findings) -> float:
     """Returns the largest normalised error of a prompt with neighbours against the same prompt alone."""
     context = -(-edge.tokens // _CELLS) * _CELLS
     anatomy = subject.anatomy_in(replace(subject.shape(edge.micro_batch), context=context))
-    alone = [_transcribe(subject, anatomy, edge, cut, number) for number in range(len(edge.lengths))]
+    # a state that drifts shows late, and with the longest prompt alone; neighbours that come and go show at once
+    steps = (params.decode_steps, params.decode_steps, edge.decode_steps)
+    alone = [_transcribe(subject, anatomy, edge, cut, number, steps[number]) for number in range(len(edge.lengths))]
     for length, transcript in zip(edge.lengths, alone, strict=True):
-        # the longest one to its end; what is special of the others shows at once
         turns = transcript.turns if transcript is alone[-1] else transcript.turns[:_FIRST_TURNS]
         _split_alone(subject, anatomy, cut, turns, f"{edge.why}: a prompt of {length} tokens", findings)
-    worst = _side_by_side(subject, anatomy, cut, alone, edge.why, max_error, findings)
-    _take_back(subject, anatomy.shape, alone[-1], edge.why, max_error, findings)
+    together = [transcript.turns[: 1 + params.decode_steps] for transcript in alone]
+    worst = _side_by_side(subject, anatomy, cut, together, edge.why, params.max_error, findings)
+    _take_back(subject, anatomy.shape, alone[-1], edge.why, params.max_error, findings)
     return worst
 
 
-def _transcribe(subject: Subject, anatomy: Anatomy, edge: Edge, cut: int, number: int) -> Transcript:
+def _transcribe(subject: Subject, anatomy: Anatomy, edge: Edge, cut: int, number: int, steps: int) -> Transcript:
     """What the whole model says to one prompt, with nobody else there. No fault touches it."""
     workload = Workload(
-        segments=(edge.lengths[number],),
-        decode_steps=edge.decode_steps,
-        micro_batch=edge.micro_batch,
-        trunk=1 + number,
+        segments=(edge.lengths[number],), decode_steps=steps, micro_batch=edge.micro_batch, trunk=1 + number
     )
-    with Stage(anatomy, Session(subject.model, anatomy.shape), 0, subject.n_layer) as whole:
+    with Stage(anatomy, session_of(subject.model, anatomy.shape), 0, subject.n_layer) as whole:
         return transcribe(whole, workload.prompt(subject.model.facts.n_vocab), workload.decode_steps, cuts=(cut,))
 
 
@@ -109,7 +109,7 @@ def _side_by_side(
     subject: Subject,
     anatomy: Anatomy,
     cut: int,
-    alone: Sequence[Transcript],
+    alone: Sequence[Sequence[Turn]],
     why: str,
     max_error: float,
     findings: Findings,
@@ -123,7 +123,7 @@ def _side_by_side(
             logits, _ = upper.decode_together(parts, send(subject, ports, frames[cut], WireType.F32))
             for (_, position, sequence), ours, theirs in zip(parts, said, logits, strict=True):
                 split.compare(ours, theirs, position)
-                against_alone[sequence].compare(alone[sequence].turns[number - sequence].logits, ours, position)
+                against_alone[sequence].compare(alone[sequence][number - sequence].logits, ours, position)
     findings.comparisons += split.positions
     if not split.exact:
         findings.problems.append(f"{why}: side by side, split at {cut}: {split.first}")
@@ -133,15 +133,15 @@ def _side_by_side(
     )
 
 
-def _batches(alone: Sequence[Transcript]) -> Iterator[list[Part]]:
+def _batches(alone: Sequence[Sequence[Turn]]) -> Iterator[list[Part]]:
     """The turns of all prompts, each beginning one batch after the one before, so that prefills meet neighbours that decode."""
-    last = max(number + len(transcript.turns) for number, transcript in enumerate(alone))
+    last = max(number + len(turns) for number, turns in enumerate(alone))
     for batch in range(last):
         yield [
             (turn.tokens, turn.position, sequence)
-            for sequence, transcript in enumerate(alone)
-            if 0 <= batch - sequence < len(transcript.turns)
-            for turn in (transcript.turns[batch - sequence],)
+            for sequence, turns in enumerate(alone)
+            if 0 <= batch - sequence < len(turns)
+            for turn in (turns[batch - sequence],)
         ]
 
 

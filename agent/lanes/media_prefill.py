@@ -11,7 +11,8 @@ from agent.contracts import describe
 from agent.engine.anatomy import Anatomy
 from agent.engine.contract import Contract, column_label
 from agent.engine.embeddings import Embeddings
-from agent.engine.session import Logits, Session, Tokens
+from agent.engine.session import Logits, Tokens
+from agent.engine.spare import session_of
 from agent.engine.stage import Stage
 from agent.lanes.agreement import Agreement
 from agent.lanes.cuts import class_cuts, middle_cut
@@ -155,7 +156,7 @@ def _whole(
 
 
 def _open_whole(anatomy: Anatomy) -> Stage:
-    return Stage(anatomy, Session(anatomy.model, anatomy.shape), 0, anatomy.model.facts.n_layer)
+    return Stage(anatomy, session_of(anatomy.model, anatomy.shape), 0, anatomy.model.facts.n_layer)
 
 
 def _count(what: str, agreement: Agreement, findings: Findings) -> None:

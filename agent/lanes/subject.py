@@ -19,6 +19,7 @@ from agent.engine.devices import choose_device
 from agent.engine.model import Model
 from agent.engine.resource import Resource
 from agent.engine.session import Session, Shape
+from agent.engine.spare import session_of
 from agent.engine.stage import Stage
 from agent.engine.transcript import Transcript, transcribe
 from agent.engine.wire import Array, WireType, carry
@@ -67,8 +68,8 @@ class Subject(Resource):
     # -- what a fault may replace ----------------------------------------------------------------------------------------
 
     def session(self, shape: Shape) -> Session:
-        """A fresh session."""
-        return Session(self.model, shape)
+        """An empty session."""
+        return session_of(self.model, shape)
 
     def stage(self, anatomy: Anatomy, start: int, end: int) -> Stage:
         """A fresh stage."""
@@ -133,7 +134,7 @@ class Subject(Resource):
         """What the whole model says, with the frames of every legal cut. Never touched by a fault."""
         if workload not in self._references:
             anatomy = self.anatomy(workload.micro_batch)
-            with Stage(anatomy, Session(self.model, anatomy.shape), 0, self.n_layer) as whole:
+            with Stage(anatomy, session_of(self.model, anatomy.shape), 0, self.n_layer) as whole:
                 self._references[workload] = transcribe(
                     whole,
                     workload.prompt(self.model.facts.n_vocab),
