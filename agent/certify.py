@@ -158,6 +158,7 @@ def _test(
         family=leg.family,
         random_weights=leg.subject == "twin",
         recorded=options.contracts.get(header.architecture),
+        twin=_recipe(leg, options).name if leg.subject == "twin" and options.twin_of is None else "",
         lanes=tuple((lane.name, lane.params) for lane in leg.lanes),
         projector=projector,
     )

@@ -1,4 +1,5 @@
-"""Recorded contracts: what crossed the cuts of an architecture when somebody last looked, in terms that hold for any depth."""
+"""Recorded contracts: what crossed the cuts of an architecture when somebody last looked, in terms that hold for any depth, and
+what its twins answered then."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,24 @@ _LAYER = re.compile(r"\d+(?=(?: \(.*\))*$)")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a twin says to a fixed prompt: a reference that no run of today can stand in for.
+
+    Attributes:
+        tokens: the greedy ones.
+        logits: some of the first position, in standard deviations from their mean.
+    """
+
+    tokens: tuple[int, ...]
+    logits: tuple[float, ...]
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Answer:
+        """From plain JSON values."""
+        return cls(tokens=tuple(map(int, data["tokens"])), logits=tuple(map(float, data["logits"])))
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecordedContract:
     """The contract of an architecture.
 
@@ -30,12 +49,14 @@ class RecordedContract:
         tokens: token ids cross as well.
         caches: the distinct sets of cache tensors that a layer keeps.
         shared_state: layers read caches of layers below, which forbids cuts.
+        answers: by the name of the twin (`Recipe.name`), since families of one architecture may have twins of their own.
     """
 
     frontier: tuple[str, ...]
     tokens: bool
     caches: tuple[str, ...]
     shared_state: bool
+    answers: Mapping[str, Answer] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RecordedContract:
@@ -45,6 +66,7 @@ class RecordedContract:
             tokens=bool(data["tokens"]),
             caches=tuple(data["caches"]),
             shared_state=bool(data["shared_state"]),
+            answers={name: Answer.from_json(answer) for name, answer in data.get("answers", {}).items()},
         )
 
     def to_json(self) -> dict[str, Any]:

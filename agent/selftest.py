@@ -79,13 +79,15 @@ def _try(
     leg: Leg, faults: Sequence[str], *, twins: Path, contracts: Mapping[str, RecordedContract]
 ) -> tuple[Trial, ...]:
     architecture = leg.family.arch or ""
+    recipe = recipe_for(architecture, family=leg.family.family)
     job = Job(
-        model=build_twin(recipe_for(architecture, family=leg.family.family), twins),
+        model=build_twin(recipe, twins),
         device="cpu",
         threads=1,
         family=leg.family,
         random_weights=True,
         recorded=contracts.get(architecture),
+        twin=recipe.name,
         lanes=tuple(
             (f"{fault}/{lane.name}", _shorten(lane.params))
             for fault in faults

@@ -23,6 +23,7 @@ LANES = (
     "cache-policy",
     "concurrent-record",
     "radix-cache",
+    "conversation",
     "determinism",
     "edges",
     "package",

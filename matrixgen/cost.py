@@ -58,7 +58,16 @@ def _determinism(params: Mapping[str, Any]) -> int:
 
 def _edges(params: Mapping[str, Any]) -> int:
     """Three prompts, each whole, split, beside the others and taken back; edges of the model's own are not known here."""
-    return 12 * (int(params["micro_batch"]) + int(params["long_steps"]))
+    briefly = int(params["micro_batch"]) + int(params["decode_steps"])
+    return 12 * briefly + 2 * int(params["long_steps"])
+
+
+def _conversation(params: Mapping[str, Any]) -> int:
+    """Three times all of it: without a cache, at once, and over the cache, where others pass between two turns."""
+    later = int(params["turns"]) - 1
+    said = int(params["prompt_tokens"]) + later * int(params["turn_tokens"])
+    said += int(params["turns"]) * int(params["decode_steps"])
+    return 3 * said + later * int(params["others"]) * int(params["turn_tokens"])
 
 
 def _media(params: Mapping[str, Any]) -> int:
@@ -82,6 +91,7 @@ _TOKENS: Mapping[str, Callable[[Mapping[str, Any], int], int]] = {
     "cache-recurrent": lambda params, _cuts: TOPOLOGIES * int(params["hit_repeats"]) * _restore(params),
     "concurrent-record": lambda params, _cuts: int(params["rounds"]) * _restore(params),
     "radix-cache": lambda params, _cuts: TOPOLOGIES * int(params["rounds"]) * _restore(params),
+    "conversation": lambda params, _cuts: _conversation(params),
     "determinism": lambda params, _cuts: _determinism(params),
     "edges": lambda params, _cuts: _edges(params),
     "package": lambda params, cuts: (2 + cuts) * _length(params),

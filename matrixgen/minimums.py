@@ -39,6 +39,14 @@ def _played(params: Mapping[str, Any]) -> int:
     )
 
 
+def _conversed(params: Mapping[str, Any]) -> int:
+    """Every position twice, as without a cache and against one prefill; then what passes between two turns."""
+    later = int(params["turns"]) - 1
+    asked = int(params["prompt_tokens"]) + later * int(params["turn_tokens"])
+    said = asked + int(params["turns"]) * int(params["decode_steps"])
+    return 2 * said + later * int(params["others"]) * int(params["turn_tokens"])
+
+
 def _block(params: Mapping[str, Any]) -> int:
     """Text, block, text and greedy steps: the whole model again, one cut by itself, and one chain of live stages."""
     vectors = int(params["rows"]) * int(params["columns"])
@@ -47,8 +55,8 @@ def _block(params: Mapping[str, Any]) -> int:
 
 
 def _edges(params: Mapping[str, Any]) -> int:
-    """Three prompts of about a micro-batch, alone, side by side, and against one another."""
-    return 9 * int(params["micro_batch"]) + 7 * int(params["long_steps"])
+    """Three prompts of about a micro-batch, alone, side by side, and against one another; one of them goes on for long."""
+    return 9 * int(params["micro_batch"]) + 6 * int(params["decode_steps"]) + int(params["long_steps"])
 
 
 _LEAST: Mapping[str, Count] = {
@@ -61,6 +69,7 @@ _LEAST: Mapping[str, Count] = {
     "cache-recurrent": _hits,
     "concurrent-record": _recorded,
     "radix-cache": _played,
+    "conversation": _conversed,
     "determinism": _determinism,
     "edges": _edges,
     "package": _positions,

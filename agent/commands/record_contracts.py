@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agent.commands.folders import twin_folder
-from agent.contracts import RecordedContract, load_contracts, write_contracts
+from agent.contracts import Answer, RecordedContract, load_contracts, write_contracts
 from agent.errors import NoRecipe
 from agent.runner.examine import examine
 from agent.twin.build import build_twin
-from agent.twin.catalog import recipe_for
+from agent.twin.catalog import FAMILY_RECIPES, RECIPES, recipe_for
 from matrixgen.manifest import load_manifest
 from matrixgen.plan import select
 
@@ -29,7 +30,18 @@ def run(families: Sequence[str], tiers: Sequence[int], *, manifests: Path | None
             sys.stderr.write(f"{family.family}: skipped: {error}\n")
             continue
         path = build_twin(recipe, twin_folder())
-        contracts[family.arch] = RecordedContract.from_json(examine(path, "cpu")["recorded"])
+        found = examine(path, "cpu", answer=True)
+        kept = _answers_of_today(family.arch, contracts.get(family.arch))
+        answers = {**kept, recipe.name: Answer.from_json(found["answer"])}
+        contracts[family.arch] = replace(RecordedContract.from_json(found["recorded"]), answers=answers)
         sys.stderr.write(f"{family.arch}: {' + '.join(contracts[family.arch].frontier)}\n")
     write_contracts(manifest.root, contracts)
     return 0
+
+
+def _answers_of_today(architecture: str, before: RecordedContract | None) -> dict[str, Answer]:
+    """The recorded answers of twins that there still are."""
+    twins = {
+        recipe.name for recipe in (*RECIPES.values(), *FAMILY_RECIPES.values()) if recipe.architecture == architecture
+    }
+    return {name: answer for name, answer in before.answers.items() if name in twins} if before else {}

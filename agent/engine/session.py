@@ -52,6 +52,8 @@ class Shape:
         sequences: how many sequences the memory holds (`n_seq_max`). Some architectures of the pin (kimi-linear) abort
             unless it divides `micro_batch`.
         tapped: nodes can be looked at. Without, llama.cpp computes a graph in one go, as it does in a server.
+        outputs: of how many tokens of a sequence at most, the last ones of a decode, logits are computed; 0 for all. Those of
+            a thousand tokens of a large vocabulary take gigabytes.
     """
 
     micro_batch: int
@@ -59,6 +61,7 @@ class Shape:
     context: int = 256
     sequences: int = 4
     tapped: bool = True
+    outputs: int = 0
 
 
 class Session(Resource):
@@ -105,10 +108,10 @@ class Session(Resource):
     # -- decoding ---------------------------------------------------------------------------------------------------------
 
     def decode(self, tokens: Tokens, position: int, sequence: int = 0, tap: Tap | None = None) -> Logits:
-        """Decode `tokens` at `position` of `sequence` and return the logits of every one of them.
+        """Decode `tokens` at `position` of `sequence` and return the logits of every one of them, or of the last `outputs`.
 
         Returns:
-            float32, (len(tokens), n_vocab).
+            float32, (len(tokens), n_vocab), or fewer rows.
 
         Raises:
             DecodeFailed: `llama_decode` did not return 0.
@@ -160,7 +163,8 @@ class Session(Resource):
             [np.arange(position, position + len(part), dtype=np.int32) for part, position, _ in parts]
         )
         sequences = np.concatenate([np.full(len(part), sequence, dtype=np.int32) for part, _, sequence in parts])
-        ends = np.cumsum([len(part[0]) for part in parts])[:-1]
+        most = self.shape.outputs or len(tokens)
+        ends = np.cumsum([min(len(part), most) for part, _, _ in parts])[:-1]
         return np.split(self._decode(tokens, positions, sequences, tap), ends)
 
     def _decode(self, given: Tokens | Vectors, positions: Tokens, sequences: Tokens, tap: Tap | None) -> Logits:
@@ -174,7 +178,7 @@ class Session(Resource):
         embedded = given.dtype == np.float32
         inputs = np.ascontiguousarray(given, dtype=np.float32 if embedded else np.int32)
         positions = np.ascontiguousarray(positions, dtype=np.int32)
-        n_sequence_ids, wanted = np.ones(count, dtype=np.int32), np.ones(count, dtype=np.int8)
+        n_sequence_ids, wanted = np.ones(count, dtype=np.int32), _last_of_each(sequences, self.shape.outputs)
         sequence_ids = (ctypes.POINTER(ctypes.c_int32) * count)(
             *(ctypes.pointer(ctypes.c_int32(int(sequence))) for sequence in sequences)
         )
@@ -204,7 +208,7 @@ class Session(Resource):
             )
         self.sound = True
         logits = self._llama.llama_get_logits(self.handle)
-        return np.ctypeslib.as_array(logits, (count, self.model.facts.n_vocab)).copy()
+        return np.ctypeslib.as_array(logits, (int(wanted.sum()), self.model.facts.n_vocab)).copy()
 
     @property
     def nodes_run(self) -> int:
@@ -285,6 +289,14 @@ class Session(Resource):
         if self.handle:
             self._llama.llama_free(self.handle)
             self.handle = None
+
+
+def _last_of_each(sequences: Tokens, outputs: int) -> npt.NDArray[np.int8]:
+    """One for the last `outputs` tokens of each sequence, else zero."""
+    wanted = np.zeros(len(sequences), dtype=np.int8)
+    for sequence in np.unique(sequences):
+        wanted[np.flatnonzero(sequences == sequence)[-outputs:]] = 1
+    return wanted
 
 
 def _pointer(array: npt.NDArray[Any], kind: Any) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent.engine.contract import Contract
 from agent.errors import FaultUnknown
-from agent.faults import accelerators, media, packages, subjects
+from agent.faults import accelerators, alike, media, packages, subjects
 from agent.lanes.subject import Subject
 from agent.layer_kind import LayerKind
 
@@ -156,6 +156,9 @@ FAULTS: Mapping[str, Fault] = {
             ("contract",),
             _always,
         ),
+        Fault(
+            "all-alike-wrong", "whole and split compute the same wrong thing", alike.AlikeWrong, ("contract",), _always
+        ),
         Fault("export-too-short", "an export is shorter than the state", subjects.ShortExport, _EXPORTS, _always),
         Fault(
             "attention-left-out",
@@ -255,6 +258,20 @@ FAULTS: Mapping[str, Fault] = {
             "taking back a token reports success and does nothing",
             subjects.LazyTakeBack,
             ("edges",),
+            _always,
+        ),
+        Fault(
+            "answer-recorded-late",
+            "a restored sequence is recorded before the last token of its answer is in it",
+            subjects.LateRecord,
+            ("conversation",),
+            _always,
+        ),
+        Fault(
+            "memory-wears-out",
+            "logits are wrong after four prompts through one memory",
+            subjects.WornMemory,
+            ("conversation", "concurrent-record"),
             _always,
         ),
         Fault(

@@ -128,6 +128,51 @@ class ShiftedPosition(Session):
         return super().decode(tokens, position + self._shift, sequence, tap)
 
 
+class LateRecord(Session):
+    """Records a sequence that was itself restored before the last token of its answer is in it: another one is there."""
+
+    def __init__(self, model: Model, shape: Shape) -> None:
+        super().__init__(model, shape)
+        self._restored: set[int] = set()
+        self._before: dict[int, tuple[bytes, Tokens, int]] = {}
+
+    def decode(self, tokens: Tokens, position: int, sequence: int = 0, tap: Tap | None = None) -> Logits:
+        """Decode, and remember what a restored sequence was before a single token."""
+        self._before.pop(sequence, None)
+        if sequence in self._restored and len(tokens) == 1:
+            other = (tokens + 1) % self.model.facts.n_vocab
+            self._before[sequence] = super().export_state(sequence), other, position
+        return super().decode(tokens, position, sequence, tap)
+
+    def export_state(self, sequence: int, flags: int = 0) -> bytes:
+        """Export, too early."""
+        self._lose_last(sequence)
+        return super().export_state(sequence, flags)
+
+    def copy_sequence(self, source: int, target: int) -> None:
+        """Lend, too early."""
+        self._lose_last(source)
+        super().copy_sequence(source, target)
+        self._restored.add(target)
+
+    def import_state(self, state: bytes, sequence: int, flags: int = 0) -> None:
+        """Import, and know it."""
+        super().import_state(state, sequence, flags)
+        self._restored.add(sequence)
+
+    def remove_sequence(self, sequence: int) -> None:
+        """Forget that it was restored."""
+        super().remove_sequence(sequence)
+        self._restored.discard(sequence)
+        self._before.pop(sequence, None)
+
+    def _lose_last(self, sequence: int) -> None:
+        if sequence in self._before:
+            before, other, position = self._before.pop(sequence)
+            super().import_state(before, sequence)
+            super().decode(other, position, sequence)
+
+
 class Noisy(ReachingSession):
     """A node of the graph comes out wrong."""
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from agent.engine.session import Logits, Part, Session, Tap, Tokens
 
+_SOUND_PROMPTS = 4
+
 
 class StaleLogits(Session):
     """Every second decode of one token hands out the logits of the decode before (a buffer freed too early, as in B2)."""
@@ -93,6 +95,25 @@ class MixedNeighbours(Session):
         if len(logits) > 2:
             logits[2] = np.broadcast_to(logits[1][-1], logits[2].shape)
         return logits
+
+
+class WornMemory(Session):
+    """After four prompts through one memory every logit is that of the token before."""
+
+    _prompts = 0
+
+    def decode(self, tokens: Tokens, position: int, sequence: int = 0, tap: Tap | None = None) -> Logits:
+        """Decode, and count what begins."""
+        self._prompts += position == 0
+        return self._wear(super().decode(tokens, position, sequence, tap))
+
+    def decode_together(self, parts: Sequence[Part], tap: Tap | None = None) -> list[Logits]:
+        """Decode, and count what begins."""
+        self._prompts += sum(position == 0 for _, position, _ in parts)
+        return [self._wear(logits) for logits in super().decode_together(parts, tap)]
+
+    def _wear(self, logits: Logits) -> Logits:
+        return logits if self._prompts <= _SOUND_PROMPTS else np.roll(logits, 1, axis=1)
 
 
 class LazyTakeBack(Session):

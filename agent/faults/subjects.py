@@ -73,6 +73,12 @@ class ShiftedPosition(FaultySessions):
     kind = sessions.ShiftedPosition
 
 
+class LateRecord(FaultySessions):
+    """What goes on from a restored state is recorded too early."""
+
+    kind = sessions.LateRecord
+
+
 class StaleLogits(FaultySessions):
     """Some decodes return older logits."""
 
@@ -119,6 +125,12 @@ class MixedNeighbours(FaultySessions):
     """The third sequence of a batch gets what belongs to the second one."""
 
     kind = sessions_decode.MixedNeighbours
+
+
+class WornMemory(FaultySessions):
+    """A memory that was used for long computes wrongly."""
+
+    kind = sessions_decode.WornMemory
 
 
 class LazyTakeBack(FaultySessions):

@@ -1,10 +1,15 @@
-"""`contract`: what crosses each cut and which cuts are illegal, and whether that is what was recorded for the architecture."""
+"""`contract`: what crosses each cut and which cuts are illegal, and whether that is what was recorded for the architecture.
+
+A twin is also asked for its answer, which must be the recorded one: whole and split can be wrong together, and then everything
+else agrees.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from agent.contracts import RecordedContract, describe
+from agent.lanes.answer import WORKLOAD, answer_of, differences
 from agent.lanes.result import Findings, LaneResult
 from agent.lanes.subject import Subject
 from agent.layer_kind import LayerKind
@@ -43,12 +48,33 @@ def run(subject: Subject, _params: Params) -> LaneResult:
         for line in _differences(recorded, now):
             findings.problems.append(line)
         findings.comparisons += 1
+        _compare_answer(findings, subject, recorded)
     findings.measurements |= {
         "frontier": list(now.frontier),
         "tokens": now.tokens,
         "illegal_cuts": len(contract.cuts) - len(contract.legal_cuts),
     }
     return findings.result(f"{' + '.join(now.frontier)}{' + token ids' if now.tokens else ''}")
+
+
+def _compare_answer(findings: Findings, subject: Subject, recorded: RecordedContract) -> None:
+    twin = subject.expectations.twin
+    if not twin:
+        return
+    if not subject.model.device.is_cpu:
+        findings.notes.append(
+            "answers are recorded on the CPU; what this device says is compared with it by `backend-parity`"
+        )
+        return
+    answer = recorded.answers.get(twin)
+    if answer is None:
+        findings.problems.append(
+            f"no answer is recorded for the twin {twin}: run `skippy-agent record-contracts "
+            f"{subject.expectations.family.family}` and review what it writes"
+        )
+        return
+    found = list(differences(answer, answer_of(subject.reference(WORKLOAD))))
+    findings.expect(not found, "; ".join(found))
 
 
 def _differences(recorded: RecordedContract, now: RecordedContract) -> list[str]:

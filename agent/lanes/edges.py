@@ -21,6 +21,7 @@ from agent.lanes.subject import Subject
 from agent.lanes.workload import Workload
 
 _FIRST_TURNS = 3  # a prefill and two greedy steps
+_LAST = 64  # tokens of a long prompt whose logits are compared
 _CELLS = 256  # llama.cpp rounds a context up to a multiple of it
 
 
@@ -67,7 +68,9 @@ def run(subject: Subject, params: Params) -> LaneResult:
 def _try_edge(subject: Subject, edge: Edge, cut: int, params: Params, findings: Findings) -> float:
     """Returns the largest normalised error of a prompt with neighbours against the same prompt alone."""
     context = -(-edge.tokens // _CELLS) * _CELLS
-    anatomy = subject.anatomy_in(replace(subject.shape(edge.micro_batch), context=context))
+    # what is wrong before the last tokens of a long prompt is in the state that these see
+    outputs = _LAST if edge.size > _LAST else 0
+    anatomy = subject.anatomy_in(replace(subject.shape(edge.micro_batch), context=context, outputs=outputs))
     # a state that drifts shows late, and with the longest prompt alone; neighbours that come and go show at once
     steps = (params.decode_steps, params.decode_steps, edge.decode_steps)
     alone = [_transcribe(subject, anatomy, edge, cut, number, steps[number]) for number in range(len(edge.lengths))]
@@ -97,7 +100,7 @@ def _split_alone(
         for turn in turns:
             frame = send(subject, anatomy.ports(cut, len(turn.tokens)), turn.frames[cut], WireType.F32)
             logits, _ = upper.decode(turn.tokens, turn.position, 0, frame)
-            agreement.compare(turn.logits, logits, turn.position)
+            agreement.compare(turn.logits, logits, turn.position + len(turn.tokens) - len(logits))
         carried = brought_something(upper)
     findings.comparisons += agreement.positions
     if not agreement.exact:
@@ -121,7 +124,8 @@ def _side_by_side(
             said, frames = whole.decode_together(parts, leaving=(cut,))
             ports = anatomy.ports(cut, *(len(tokens) for tokens, _, _ in parts))
             logits, _ = upper.decode_together(parts, send(subject, ports, frames[cut], WireType.F32))
-            for (_, position, sequence), ours, theirs in zip(parts, said, logits, strict=True):
+            for (tokens, start, sequence), ours, theirs in zip(parts, said, logits, strict=True):
+                position = start + len(tokens) - len(ours)
                 split.compare(ours, theirs, position)
                 against_alone[sequence].compare(alone[sequence][number - sequence].logits, ours, position)
     findings.comparisons += split.positions

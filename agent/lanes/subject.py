@@ -44,12 +44,14 @@ class Expectations:
         family: the row.
         random_weights: the subject is a twin; policies about real weights are measured and not judged.
         recorded: the recorded contract of the architecture, if there is one.
+        twin: the name of the twin whose answer is recorded; empty for weights and for the twin of a header.
         projector: the row's projector on this machine; None where there is none.
     """
 
     family: Family
     random_weights: bool
     recorded: RecordedContract | None = None
+    twin: str = ""
     projector: Path | None = None
 
 

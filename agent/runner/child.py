@@ -57,7 +57,11 @@ def _run(job: Job, events: TextIO) -> None:
     device = choose_device(job.device)
     header = read_model_header(job.model)
     expectations = Expectations(
-        family=job.family, random_weights=job.random_weights, recorded=job.recorded, projector=job.projector
+        family=job.family,
+        random_weights=job.random_weights,
+        recorded=job.recorded,
+        twin=job.twin,
+        projector=job.projector,
     )
     try:
         model = Model(job.model, device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,40 +14,43 @@ from agent.runner.supervise import ask_child, last_words
 _TIMEOUT_SECONDS = 3600
 
 
-def examine(path: Path, device: str | None) -> dict[str, Any]:
-    """Load `path` and return its contract, in full and as it is recorded, as plain JSON values.
+def examine(path: Path, device: str | None, *, answer: bool = False) -> dict[str, Any]:
+    """Load `path` and return its contract, in full and as it is recorded, as plain JSON values; on request with its answer.
 
     Raises:
         ModelRefused: llama.cpp does not load it, or dies; the message holds its words.
         InfraError: the device is not here, or llama.cpp did not answer in time.
     """
-    child = ask_child("agent.runner.examine", [str(path), device or ""], _TIMEOUT_SECONDS)
+    child = ask_child("agent.runner.examine", [str(path), device or "", "answer" if answer else ""], _TIMEOUT_SECONDS)
     lines = child.stdout.splitlines()
     if child.returncode != 0 or not lines:
         raise ModelRefused(f"llama.cpp died on {path.name} (exit code {child.returncode}): {last_words(child.stderr)}")
-    answer: dict[str, Any] = json.loads(lines[-1])
-    if "error" in answer:
-        cause = InfraError if answer["infra"] else ModelRefused
-        raise cause(f"{answer['error']}")
-    return answer
+    found: dict[str, Any] = json.loads(lines[-1])
+    if "error" in found:
+        cause = InfraError if found["infra"] else ModelRefused
+        raise cause(f"{found['error']}")
+    return found
 
 
-def _answer(path: Path, device: str | None) -> dict[str, Any]:
+def _examine(path: Path, device: str | None, answer: bool) -> dict[str, Any]:
     from agent.contracts import describe
     from agent.engine.anatomy import Anatomy
     from agent.engine.devices import choose_device
     from agent.engine.model import Model
     from agent.engine.session import Shape
+    from agent.lanes.answer import ask
     from agent.lanes.policy import select_policy
     from agent.lanes.subject import DEFAULT_MICRO_BATCH
 
     try:
         chosen = choose_device(device)
         with Model(path, chosen) as model:
-            contract = Anatomy(model, Shape(micro_batch=DEFAULT_MICRO_BATCH)).contract
+            anatomy = Anatomy(model, Shape(micro_batch=DEFAULT_MICRO_BATCH))
+            contract = anatomy.contract
             now = describe(contract)
             return {
                 "recorded": now.to_json(),
+                **({"answer": asdict(ask(anatomy))} if answer else {}),
                 "contract": {
                     "state": [*map(str, contract.state)],
                     "width": model.facts.n_embd,
@@ -63,4 +67,4 @@ def _answer(path: Path, device: str | None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_answer(Path(sys.argv[1]), sys.argv[2] or None)))  # noqa: T201 - the answer to the parent
+    print(json.dumps(_examine(Path(sys.argv[1]), sys.argv[2] or None, bool(sys.argv[3]))))  # noqa: T201 - the answer to the parent

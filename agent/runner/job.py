@@ -23,6 +23,7 @@ class Job:
         family: the manifest row.
         random_weights: the model is a twin.
         recorded: the recorded contract of the architecture, if there is one.
+        twin: the name of the twin whose answer is recorded; empty for weights and for the twin of a header.
         projector: the row's projector; None where it has none, and for a twin.
         lanes: (name, parameters) in the order in which they run; ``<fault>/<lane>`` runs a lane with a seeded fault.
     """
@@ -34,6 +35,7 @@ class Job:
     random_weights: bool
     recorded: RecordedContract | None
     lanes: tuple[tuple[str, Mapping[str, Any]], ...]
+    twin: str = ""
     projector: Path | None = None
 
     def to_line(self) -> str:
@@ -46,6 +48,7 @@ class Job:
                 "family": self.family.to_row(),
                 "random_weights": self.random_weights,
                 "recorded": self.recorded.to_json() if self.recorded else None,
+                "twin": self.twin,
                 "lanes": [[name, dict(params)] for name, params in self.lanes],
                 "projector": str(self.projector) if self.projector else None,
             }
@@ -62,6 +65,7 @@ class Job:
             family=Family.from_row(data["family"]),
             random_weights=data["random_weights"],
             recorded=RecordedContract.from_json(data["recorded"]) if data["recorded"] else None,
+            twin=data["twin"],
             lanes=tuple((name, params) for name, params in data["lanes"]),
             projector=Path(data["projector"]) if data["projector"] else None,
         )

@@ -60,6 +60,11 @@ class Recipe:
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=list)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @property
+    def name(self) -> str:
+        """What records call the twin: 12 hex digits, which change with all that shapes the file."""
+        return self.digest[:12]
+
 
 def periodic(n_layer: int, period: int, attention_at: int) -> str:
     """A pattern with attention where ``layer % period == attention_at`` and recurrence elsewhere."""

@@ -101,7 +101,9 @@ def subjects(manifest: Manifest, twin: Callable[[str], Path]) -> Iterator[Subjec
     def load(family: str) -> Subject:
         if family not in loaded:
             row, path = row_of(manifest, family), twin(family)
-            expectations = Expectations(family=row, random_weights=True, recorded=contracts.get(row.arch or ""))
+            recipe = recipe_for(row.arch or "", family=row.family)
+            recorded = contracts.get(row.arch or "")
+            expectations = Expectations(family=row, random_weights=True, recorded=recorded, twin=recipe.name)
             loaded[family] = Subject(Model(path, choose_device("cpu")), read_model_header(path), expectations, 1)
         return loaded[family]
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent.contracts import RecordedContract, describe, load_contracts, write_contracts
+from agent.contracts import Answer, RecordedContract, describe, load_contracts, write_contracts
 from agent.engine.contract import Contract, Crossing, Cut
 from agent.errors import ContractsInvalid
 from agent.layer_kind import LayerKind
-from agent.twin.catalog import RECIPES
+from agent.twin.catalog import FAMILY_RECIPES, RECIPES
 from matrixgen.manifest import Manifest
 from tests.agent.conftest import SMALL, Subjects
 from tests.agent.lanes.kit import A, R, contract
@@ -56,7 +57,9 @@ def test_illegal_cuts_and_token_ids_are_recorded() -> None:
 def test_the_record_of_this_repository_is_that_of_its_pin(subjects: Subjects, family: str) -> None:
     """What crosses now is what was recorded."""
     subject = subjects(family)
-    assert subject.expectations.recorded == describe(subject.contract)
+    recorded = subject.expectations.recorded
+    assert recorded is not None
+    assert replace(recorded, answers={}) == describe(subject.contract)
 
 
 def test_every_tier_1_architecture_is_recorded(manifest: Manifest) -> None:
@@ -67,7 +70,21 @@ def test_every_tier_1_architecture_is_recorded(manifest: Manifest) -> None:
     assert set(recorded) <= set(RECIPES)
 
 
-RECORD = RecordedContract(frontier=("l_out-{k-1}", "x@0"), tokens=True, caches=("k+v",), shared_state=True)
+def test_every_twin_has_a_recorded_answer(manifest: Manifest) -> None:
+    """And no other: a recipe that was changed has another name, and its old answer says nothing."""
+    twins: dict[str, set[str]] = {}
+    for recipe in (*RECIPES.values(), *FAMILY_RECIPES.values()):
+        twins.setdefault(recipe.architecture, set()).add(recipe.name)
+    assert {name: set(contract.answers) for name, contract in load_contracts(manifest.root).items()} == twins
+
+
+RECORD = RecordedContract(
+    frontier=("l_out-{k-1}", "x@0"),
+    tokens=True,
+    caches=("k+v",),
+    shared_state=True,
+    answers={"0123456789ab": Answer(tokens=(3, 4), logits=(-0.5, 1.25))},
+)
 
 
 def test_contracts_survive_their_file(tmp_path: Path) -> None:
@@ -97,6 +114,8 @@ def test_no_file_is_no_contracts(tmp_path: Path) -> None:
         b'{"qwen3": []}',
         b'{"qwen3": {"frontier": ["x"]}}',
         b'{"qwen3": {"frontier": 3, "tokens": false, "caches": [], "shared_state": false}}',
+        b'{"a": {"frontier": [], "tokens": false, "caches": [], "shared_state": false, "answers": []}}',
+        b'{"a": {"frontier": [], "tokens": false, "caches": [], "shared_state": false, "answers": {"x": {"tokens": [1]}}}}',
         b"\xff",
         b"[" * 100_000,
     ],

@@ -88,7 +88,7 @@ def test_nightly_stability_is_green(go: Go) -> None:
     assert done.code == 0, done.log[-6000:]
     assert (result(done, "determinism"), result(done, "nightly verdict")) == ("success", "success")
     lanes = {lane["lane"] for leg in done.verdict("nightly")["legs"] for lane in leg["lanes"]}  # type: ignore[attr-defined]
-    assert lanes == {"inspect", "determinism"}
+    assert lanes == {"inspect", "conversation", "determinism"}
 
 
 def test_nightly_stability_is_red_where_runs_differ(go: Go) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from agent.lanes.subject import Expectations, Subject
 from agent.receipt.receipt import read_receipt
 from agent.selftest import _shorten
 from matrixgen.manifest import Manifest
+from matrixgen.minimums import least_comparisons
 from tests.agent.conftest import Cli, Legs, Subjects, changed
 
 # dense, hybrid, and recurrent with a sideband
@@ -31,14 +33,15 @@ def run(subject: Subject, lane: str, params: Mapping[str, Any]) -> LaneResult:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("size", ["short", pytest.param("whole", marks=pytest.mark.slow)])
 def test_the_battery_passes_on_a_sound_model(subjects: Subjects, legs: Legs, family: str, size: str) -> None:
-    """Every lane that the family owes passes, compares something and has no problem; short ones take fewer steps."""
-    subject, leg = subjects(family), legs(family)
-    assert len(leg.lanes) >= 10
+    """Every lane passes and compares at least what the gate will ask for; short ones take fewer steps."""
+    subject, leg = subjects(family), legs(family, event="manual-full")
+    assert len(leg.lanes) >= 14
     for lane in leg.lanes:
-        result = run(subject, lane.name, lane.params if size == "whole" else _shorten(lane.params))
+        params = lane.params if size == "whole" else _shorten(lane.params)
+        result = run(subject, lane.name, params)
         assert result.lane == lane.name
         assert result.status is Status.PASS, result.problems
-        assert result.comparisons > 0
+        assert result.comparisons >= least_comparisons(lane.name, params), lane.name
         json.dumps(result.to_json(), allow_nan=False, default=lambda value: value.item())
 
 
@@ -136,6 +139,38 @@ def test_an_architecture_without_a_record_fails(subjects: Subjects) -> None:
     assert result.status is Status.FAIL
     assert "no contract is recorded for qwen3" in result.summary
     assert "record-contracts" in result.summary
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tokens": (1, 2, 3)}, "the twin answered [1, 2, 3] and answers ["),
+        ({"logits": (0.0,) * 8}, "logits of the twin moved by"),
+        ({"logits": (math.nan,) * 8}, "logits of the twin moved by nan"),
+        ({"logits": ()}, "0 logits are recorded, not 8"),
+    ],
+)
+def test_an_answer_other_than_the_recorded_one_fails(subjects: Subjects, change: dict[str, Any], words: str) -> None:
+    """Whole and split agree with one another, and neither with what was recorded."""
+    expectations = subjects("qwen3-dense").expectations
+    recorded = expectations.recorded
+    assert recorded is not None
+    answers = {expectations.twin: changed(recorded.answers[expectations.twin], **change)}
+    expectations = changed(expectations, recorded=changed(recorded, answers=answers))
+    result = run(with_expectations(subjects("qwen3-dense"), expectations), "contract", {})
+    assert result.status is Status.FAIL
+    assert any(words in problem for problem in result.problems), result.problems
+
+
+def test_a_twin_without_a_recorded_answer_fails(subjects: Subjects) -> None:
+    """Absent is not green; for weights, and for the twin of a header, none is owed."""
+    expectations = changed(subjects("qwen3-dense").expectations, twin="another")
+    result = run(with_expectations(subjects("qwen3-dense"), expectations), "contract", {})
+    assert (
+        "no answer is recorded for the twin another: run `skippy-agent record-contracts qwen3-dense`" in result.summary
+    )
+    result = run(with_expectations(subjects("qwen3-dense"), changed(expectations, twin="")), "contract", {})
+    assert result.status is Status.PASS
 
 
 @pytest.mark.parametrize(

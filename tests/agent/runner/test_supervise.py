@@ -21,6 +21,7 @@ from agent.engine.devices import list_devices
 from agent.lanes.result import LaneResult, Status
 from agent.runner.job import Job
 from agent.runner.supervise import Loaded, Outcome, child_environment, last_words, supervise
+from agent.twin.catalog import recipe_for
 from matrixgen.manifest import Manifest
 from tests.agent.conftest import ROOT
 
@@ -46,6 +47,7 @@ def job(manifest: Manifest, twin: Callable[[str], Path]) -> Jobs:
                 "random_weights": True,
                 "recorded": load_contracts(manifest.root).get(row.arch or ""),
                 "lanes": lanes,
+                "twin": recipe_for(row.arch or "", family=family).name,
                 **changes,
             }
         )
