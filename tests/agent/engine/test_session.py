@@ -235,3 +235,19 @@ def test_a_state_of_another_model_is_refused(subjects: Subjects, make: Make, oth
     here.decode(PROMPT, 0)
     with pytest.raises(StateRefused):
         there.import_state(here.export_state(0), 1)
+
+
+@pytest.mark.parametrize("family", SMALL)
+def test_the_logits_of_the_last_tokens_only(make: Make, subjects: Subjects, family: str) -> None:
+    """The last rows of what all tokens have, alone and of each part of a batch, but for rounding; later tokens go on from it."""
+    whole = make(family)
+    with Session(subjects(family).model, Shape(micro_batch=16, outputs=3)) as few:
+        pairs = [
+            (few.decode(PROMPT, 0), whole.decode(PROMPT, 0)),
+            (few.decode(NEXT[:1], 20), whole.decode(NEXT[:1], 20)),
+        ]
+        parts = [(NEXT[1:2], 21, 0), (PROMPT[:5], 0, 1), (PROMPT[5:7], 0, 2)]
+        pairs += zip(few.decode_together(parts), whole.decode_together(parts), strict=True)
+    assert [len(ours) for ours, _ in pairs] == [3, 1, 1, 3, 2]
+    for ours, theirs in pairs:
+        np.testing.assert_allclose(ours, theirs[-3:], rtol=0, atol=1e-4 * float(theirs.std()))
