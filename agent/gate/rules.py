@@ -62,6 +62,10 @@ def _binding(wanted: Wanted, leg: Leg, filed: FiledReceipt, _context: RunContext
         yield _reason(Cause.WRONG_FAMILY, "its manifest row is not the one of the plan")
     if receipt.build_key != leg.build_key:
         yield _reason(Cause.WRONG_BUILD, f"it names build {receipt.build_key}, the plan wants {leg.build_key}")
+    build = receipt.engine.get("build")
+    ran = build.get("key") if isinstance(build, Mapping) else None  # a build that was made for no plan has none
+    if ran and ran != leg.build_key:
+        yield _reason(Cause.WRONG_BUILD, f"it ran build {ran}, the plan wants {leg.build_key}")
     if receipt.subject.kind != leg.subject:
         yield _reason(Cause.WRONG_SUBJECT, f"it tested a {receipt.subject.kind}, the plan wants {leg.subject}")
 

@@ -55,6 +55,11 @@ FAULTS: dict[str, tuple[Change, Cause, State]] = {
     ),
     "pin-by-tag[G12]": (lambda r: replace(r, pin={"commit": "b10516"}), Cause.WRONG_PIN, State.RED),
     "row": (lambda r: replace(r, family={**r.family, "cache": "disabled"}), Cause.WRONG_FAMILY, State.RED),
+    "another-build-ran": (
+        lambda r: replace(r, engine={**r.engine, "build": {"key": "build-x"}}),
+        Cause.WRONG_BUILD,
+        State.RED,
+    ),
     "build-key": (lambda r: replace(r, build_key=r.build_key + "x"), Cause.WRONG_BUILD, State.RED),
     "no-libraries": (lambda r: replace(r, engine={"version": "1"}), Cause.WRONG_BUILD, State.RED),
     "empty-libraries": (lambda r: replace(r, engine={"version": "1", "libraries": {}}), Cause.WRONG_BUILD, State.RED),
