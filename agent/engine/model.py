@@ -105,10 +105,14 @@ class Model(Resource):
         length = self._llama.llama_model_meta_val_str(self.handle, key.encode(), buffer, len(buffer))
         return None if length < 0 else buffer.value.decode("utf-8", "replace")
 
-    def close(self) -> None:
-        """Free the model. Sessions on it must be closed before."""
+    def free_spares(self) -> None:
+        """Free what waits; whoever wants it next makes it anew."""
         while self.spares:
             self.spares.pop().free()
+
+    def close(self) -> None:
+        """Free the model. Sessions on it must be closed before."""
+        self.free_spares()
         if self.handle:
             self._llama.llama_model_free(self.handle)
             self.handle = None

@@ -100,6 +100,8 @@ def subjects(manifest: Manifest, twin: Callable[[str], Path]) -> Iterator[Subjec
 
     def load(family: str) -> Subject:
         if family not in loaded:
+            for other in loaded.values():  # more than a hundred twins may be loaded at once
+                other.model.free_spares()
             row, path = row_of(manifest, family), twin(family)
             recipe = recipe_for(row.arch or "", family=row.family)
             recorded = contracts.get(row.arch or "")
