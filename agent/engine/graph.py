@@ -90,6 +90,7 @@ class GraphRecorder:
         self._graphs: list[list[Tensor]] = []
         self._index: dict[int, int] = {}
         self._executed: set[int] = set()
+        self._first = b""
         self._by_name: dict[str, int] = {}
         self._n_nodes = 0
         self._devices: Counter[str] = Counter()
@@ -99,10 +100,12 @@ class GraphRecorder:
 
     def ask(self, ordinal: int, pointer: int) -> bool:
         """Record the node; never ask for its data."""
-        if not self._graphs or pointer in self._executed:
-            # a node that comes again opens the graph of the next micro-batch
+        # a node that comes again opens the graph of the next micro-batch; one with logits may lie elsewhere than one without
+        # (`gf_res_prev` in llama-context.cpp), but it begins with the same node
+        name = GgmlTensor.from_address(pointer).name
+        if not self._graphs or pointer in self._executed or name == self._first:
             self._graphs.append([])
-            self._index, self._executed, self._by_name = {}, set(), {}
+            self._index, self._executed, self._by_name, self._first = {}, set(), {}, name
         self._executed.add(pointer)
         self._add(pointer, ordinal)
         self._n_nodes = ordinal + 1

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agent.engine.anatomy import Anatomy
 from agent.engine.session import PARTIAL_STATE, Session, Shape
 from agent.errors import ContextFailed, DecodeFailed, StateRefused
 from tests.agent.conftest import ROOT, SMALL, Subjects
@@ -251,3 +252,13 @@ def test_the_logits_of_the_last_tokens_only(make: Make, subjects: Subjects, fami
     assert [len(ours) for ours, _ in pairs] == [3, 1, 1, 3, 2]
     for ours, theirs in pairs:
         np.testing.assert_allclose(ours, theirs[-3:], rtol=0, atol=1e-4 * float(theirs.std()))
+
+
+@pytest.mark.parametrize("family", SMALL)
+def test_micro_batches_without_logits_are_graphs_of_their_own(subjects: Subjects, family: str) -> None:
+    """llama.cpp keeps the graph of a micro-batch without logits in another place than that of one with them."""
+    every = Anatomy(subjects(family).model, Shape(micro_batch=16)).step(40)
+    some = Anatomy(subjects(family).model, Shape(micro_batch=16, outputs=3)).step(40)
+    assert len(some.graphs) == len(every.graphs) == 3
+    assert some.n_nodes == every.n_nodes
+    assert [len(graph.tensors) for graph in some.graphs] == [len(graph.tensors) for graph in every.graphs]
