@@ -151,7 +151,7 @@ def test_pattern_is_what_the_graph_says(name: str, folder: Path) -> None:
     recurrent: set[int] = set()
     for cache_name in caches:
         layer = int(re.findall(r"(?:_l|-)(\d+)", cache_name)[0])
-        recurrent_kind = cache_name.startswith(("cache_r", "cache_s", "cache_ple_r", "conv_states", "mamba_"))
+        recurrent_kind = cache_name.startswith(("cache_r", "cache_s", "cache_ple_r", "conv_states", "mamba_", "dsv4_"))
         (recurrent if recurrent_kind else attention).add(layer)
     shared = recipe.metadata.get("attention.shared_kv_layers", 5 if recipe.architecture == "gemma3n" else 0)
     own = recipe.n_layer - int(str(shared))
