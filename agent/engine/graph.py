@@ -18,6 +18,9 @@ from agent.errors import GraphChanged
 # ggml operations that only look at another tensor's data
 VIEW_OPS = frozenset({"VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
 
+# how the name of a view of something without a name begins: many of a graph may have the same
+_NAMELESS = (b"", b" ")
+
 # the scheduler's copy of a tensor on another device: "<backend>#<name>#<number>" (ggml-backend.cpp)
 _COPY_NAME = re.compile(r"^[^#]+#(.+)#\d+$")
 
@@ -90,7 +93,7 @@ class GraphRecorder:
         self._graphs: list[list[Tensor]] = []
         self._index: dict[int, int] = {}
         self._executed: set[int] = set()
-        self._first = b""
+        self._first: bytes | None = None
         self._by_name: dict[str, int] = {}
         self._n_nodes = 0
         self._devices: Counter[str] = Counter()
@@ -105,7 +108,8 @@ class GraphRecorder:
         name = GgmlTensor.from_address(pointer).name
         if not self._graphs or pointer in self._executed or name == self._first:
             self._graphs.append([])
-            self._index, self._executed, self._by_name, self._first = {}, set(), {}, name
+            self._index, self._executed, self._by_name = {}, set(), {}
+            self._first = None if name[:1] in _NAMELESS else name
         self._executed.add(pointer)
         self._add(pointer, ordinal)
         self._n_nodes = ordinal + 1
