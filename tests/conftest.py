@@ -7,8 +7,9 @@ import signal
 
 import pytest
 
-# a shell that starts the tests in the background lets them, and all that they start, ignore interrupts
+# a shell that starts the tests in the background, or nohup, lets them, and all that they start, ignore these
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
