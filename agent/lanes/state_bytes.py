@@ -41,9 +41,6 @@ def _check_growth(subject: Subject, micro_batch: int, growth: int, findings: Fin
     if not rows:
         findings.expect(growth == 0, f"a model without attention exports {growth} bytes more for {tokens} tokens")
         return
-    if not indexers:
-        predicted = kv_page_bytes(subject.header, 1)
-        findings.expect(predicted == rows, f"the header predicts {predicted} KV bytes a token, the graph keeps {rows}")
     if indexers:
         # an indexer may keep pooled blocks besides its keys, which no header tells
         findings.expect(
@@ -51,6 +48,8 @@ def _check_growth(subject: Subject, micro_batch: int, growth: int, findings: Fin
             f"{tokens} tokens more export {growth} bytes more, less than their rows of {rows * tokens} and their cells",
         )
         return
+    predicted = kv_page_bytes(subject.header, 1)
+    findings.expect(predicted == rows, f"the header predicts {predicted} KV bytes a token, the graph keeps {rows}")
     _expect_cells(growth, rows * tokens, findings)
 
 

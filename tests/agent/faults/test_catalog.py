@@ -131,6 +131,14 @@ def trials(manifest: Manifest, legs: Legs, faults: list[str], *families: str) ->
     )
 
 
+@pytest.mark.slow
+def test_threads_are_held_to_the_bit_where_they_share_cells(manifest: Manifest, legs: Legs) -> None:
+    """In deepseek4 greedy steps are held to rounding; a kernel that depends on threads still shows in the prefill."""
+    (trial,) = trials(manifest, legs, ["thread-dependent"], "deepseek4")
+    assert trial.caught == ("thread-dependent/determinism",)
+    assert not trial.missed
+
+
 def test_a_fault_that_kills_its_process_is_caught(manifest: Manifest, legs: Legs) -> None:
     """An abort in native code fails every lane that it hits, and the trial is counted as caught."""
     deadly = sorted(DEADLY & set(FAULTS)) or ["noisy-node"]

@@ -111,6 +111,24 @@ def with_expectations(subject: Subject, expectations: Expectations) -> Subject:
 
 
 @pytest.mark.parametrize(
+    ("family", "shape", "words"),
+    [
+        ("qwen3-dense", "looped", "is looped, and the model runs each block once"),
+        ("qwen3-dense", "hybrid", "is hybrid, and the graph keeps no recurrent state"),
+        ("lfm2", "dense", "is dense, and the graph keeps recurrent state"),
+        ("nanbeige", "dense", "is dense, and the model runs its blocks more than once"),
+    ],
+)
+def test_a_row_of_another_shape_fails(subjects: Subjects, family: str, shape: str, words: str) -> None:
+    """The shape decides which lanes are owed, so a wrong one would leave some out unseen."""
+    subject = subjects(family)
+    row = changed(subject.expectations.family, shape=shape)
+    result = run(with_expectations(subject, changed(subject.expectations, family=row)), "inspect", {})
+    assert result.status is Status.FAIL
+    assert any(words in problem for problem in result.problems), result.problems
+
+
+@pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"frontier": ("l_out-{k-1}", "extra@0")}, "extra@0 no longer crosses a cut"),
