@@ -39,8 +39,10 @@ class DroppedRecurrentState(FaultySessions):
         session = sessions.DroppedRecurrentState(self.model, shape)
         layers = [layer for layer, kind in enumerate(self.contract.state) if kind.recurrent]
         layer = layers[len(layers) // 2]
-        kept = "s" if "s" in self.contract.caches[layer] else "r"
-        session.cache = f"cache_{kept}_l{layer}"
+        kinds = self.contract.caches[layer]
+        compressors = [kind for kind in kinds if kind.endswith("_state_kv")]  # deepseek4
+        kept = "s" if "s" in kinds else "r"
+        session.cache = f"dsv4_{compressors[0]}_l{layer}" if compressors else f"cache_{kept}_l{layer}"
         return session
 
 

@@ -132,6 +132,14 @@ def trials(manifest: Manifest, legs: Legs, faults: list[str], *families: str) ->
 
 
 @pytest.mark.slow
+def test_a_lost_state_of_a_compressor_is_seen(manifest: Manifest, legs: Legs) -> None:
+    """What deepseek4 has not compressed yet is recurrent state like any other."""
+    (trial,) = trials(manifest, legs, ["recurrent-state-dropped"], "deepseek4")
+    assert len(trial.caught) == 2
+    assert not trial.missed
+
+
+@pytest.mark.slow
 def test_threads_are_held_to_the_bit_where_they_share_cells(manifest: Manifest, legs: Legs) -> None:
     """In deepseek4 greedy steps are held to rounding; a kernel that depends on threads still shows in the prefill."""
     (trial,) = trials(manifest, legs, ["thread-dependent"], "deepseek4")
