@@ -60,11 +60,19 @@ class DroppedRecurrentState(DamagedRestore):
 
 
 class FlippedKvByte(DamagedRestore):
-    """One byte of a restored KV page is wrong: that of the last position, which every window still sees."""
+    """One byte of a restored KV page is wrong, in a cell that every window still sees.
+
+    Attributes:
+        window: tokens that the narrowest attention sees; a cache of windows holds no more cells once it is restored.
+    """
+
+    window: int | None = None
 
     def damage(self, target: int) -> Callable[[int], None]:
-        """Flip the high byte of the first element of the last cell of the target's stream."""
+        """Flip the high byte of the first element of the last such cell of the target's stream."""
         cell = self.last_position(target)
+        if self.window:
+            cell = min(cell, self.window - 1)
 
         def flip(pointer: int) -> None:
             strides = GgmlTensor.from_address(pointer).nb
@@ -75,7 +83,7 @@ class FlippedKvByte(DamagedRestore):
 
 
 class LostIndexer(DamagedRestore):
-    """The keys of a layer's indexer are lost: the narrower one of two tensors of the same name."""
+    """The keys of a layer's indexer are lost: of the tensors of the same name, the one of the indexer's width."""
 
     def damage(self, target: int) -> Callable[[int], None]:
         """Zero the whole tensor, whatever the target."""

@@ -54,6 +54,7 @@ class FlippedKvByte(FaultySessions):
         session = sessions.FlippedKvByte(self.model, shape)
         layer = next(layer for layer, kind in enumerate(self.contract.state) if kind.attention)
         session.cache = f"cache_k_l{layer}"
+        session.window = self.header.get_uint(self.header.key("attention.sliding_window"), 0)
         return session
 
 
@@ -159,9 +160,12 @@ class LostIndexer(FaultySessions):
     def session(self, shape: Shape) -> Session:
         """A session that loses them."""
         session = sessions.LostIndexer(self.model, shape)
-        session.cache = f"cache_k_l{self.n_layer // 2}"
+        session.width = self.header.get_uint(self.header.key("attention.indexer.key_length"))
         tensors = self.anatomy(DEFAULT_MICRO_BATCH).step(1).graphs[0].tensors
-        session.width = min(tensor.shape[0] for tensor in tensors if tensor.name == session.cache)
+        # by name and width, since the caches of a layer share their name
+        named = {tensor.name for tensor in tensors if tensor.shape[0] == session.width}
+        layers = [layer for layer in range(self.n_layer) if f"cache_k_l{layer}" in named]
+        session.cache = f"cache_k_l{layers[len(layers) // 2]}"
         return session
 
 
