@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from agent.engine.contract import Contract, column_label, derive_contract
-from agent.engine.dataflow import Columns, Dataflow, analyse
+from agent.engine.dataflow import Cache, Columns, Dataflow, analyse
 from agent.engine.embeddings import Embeddings
 from agent.engine.graph import GraphRecorder, StepGraphs, Tensor
 from agent.engine.model import Model, ModelFacts
@@ -29,6 +29,8 @@ class Port:
         name: as traced; checked when the node is met.
         dtype: ggml type.
         n_bytes: size of its data.
+        moment: place after which what arrives is written: its own, or a later one where the stage below the cut reads the
+            tensor too and must not learn the truth.
         columns: part of the rows of the given embeddings that it stands for; None for a node. It is not found by an ordinal:
             a stage takes it from, and puts it into, the block that it is given.
     """
@@ -37,19 +39,22 @@ class Port:
     name: str
     dtype: str
     n_bytes: int
+    moment: int
     columns: Columns | None = None
 
     @classmethod
-    def of(cls, tensor: Tensor) -> Self:
+    def of(cls, tensor: Tensor, moment: int | None = None) -> Self:
         """The port of a computed tensor."""
         if tensor.ordinal is None:
             raise GraphChanged(f"boundary tensor {tensor.name} is never computed")
-        return cls(tensor.ordinal, tensor.name, tensor.dtype, tensor.n_bytes)
+        return cls(
+            tensor.ordinal, tensor.name, tensor.dtype, tensor.n_bytes, tensor.ordinal if moment is None else moment
+        )
 
     @classmethod
     def of_input(cls, columns: Columns, n_tokens: int) -> Self:
         """The port of a part of `n_tokens` given embeddings."""
-        return cls(-1, column_label(columns), "f32", 4 * n_tokens * (columns[1] - columns[0]), columns)
+        return cls(-1, column_label(columns), "f32", 4 * n_tokens * (columns[1] - columns[0]), -1, columns)
 
 
 class Anatomy:
@@ -116,11 +121,29 @@ class Anatomy:
         key = (cut, counts)
         if key not in self._ports:
             boundaries = [(flow, flow.boundary(cut)) for flow in self._flow(*counts)]
-            nodes = [Port.of(flow.graph.tensors[index]) for flow, found in boundaries for index in found.tensors]
+            # the scheduler gives a second device a copy before its first node runs, so there a tensor is filled in at once
+            may_wait = len(self.step(*counts).devices) == 1
+            nodes = [
+                Port.of(flow.graph.tensors[index], moment if may_wait else None)
+                for flow, found in boundaries
+                for index, moment in zip(found.tensors, found.moments, strict=True)
+            ]
             # one port over all micro-batches, since the host gives the whole block at once
             inputs = [Port.of_input(columns, sum(counts)) for columns in boundaries[0][1].columns]
             self._ports[key] = (*nodes, *inputs)
         return self._ports[key]
+
+    def cache_name(self, layer: int, kind: str) -> str:
+        """What llama.cpp calls the cache of this kind in a graph; a layer that has two of a kind gives them one name.
+
+        Raises:
+            GraphChanged: the layer has none.
+        """
+        flow = self._flow(1)[0]
+        for index, cache in flow.caches.items():
+            if cache == Cache(layer, kind):
+                return flow.graph.tensors[index].name
+        raise GraphChanged(f"layer {layer} has no cache of the kind {kind}")
 
     @functools.cached_property
     def of_embeddings(self) -> Anatomy:

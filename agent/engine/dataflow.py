@@ -2,7 +2,7 @@
 
 Ownership. A tensor belongs to a layer if its name says so (llama.cpp names nodes ``<what>-<layer>``), else if it reads a
 weight ``blk.<layer>.*`` or a cache of that layer, else to the highest layer among its inputs. What comes before the first
-layer is owned by layer -1, what comes after the last one by the last.
+layer is owned by layer -1, what comes after the last one (weights ``output*`` too) by the last.
 
 State. A cache tensor is one that llama.cpp names ``cache_<kind>_l<layer>`` (``dsv4_<kind>_l<layer>`` in one model), or any
 tensor that is not computed and that the graph writes into: a model may give its cache another name, and one of the pin does.
@@ -24,6 +24,7 @@ BEFORE_LAYERS = -1
 
 _NODE_LAYER = re.compile(r"-(\d+)(?: \(.*\))*$")
 _WEIGHT_LAYER = re.compile(r"^blk\.(\d+)\.")
+_OUTPUT_WEIGHT = re.compile(r"^output[._]")  # what follows the last layer, on the machine that has it
 _CACHE = re.compile(r"^(?:cache|dsv4)_(\w+)_l(\d+)$")  # deepseek4 has a second prefix (llama-kv-cache-dsv4.cpp)
 _TOKENS = "inp_tokens"
 _EMBEDDINGS = ("inp_embd", "embd")  # given vectors, f32; a graph that reads them whole renames them (llama-graph.cpp)
@@ -51,6 +52,9 @@ class Boundary:
 
     Attributes:
         tensors: indexes into the graph, in the order of execution.
+        moments: for each of them the node, as `Tensor.ordinal`, after which it may still be filled in: the one before the first
+            that reads it above the cut. Layers below the cut that read it too have then read what the stage had itself. Where
+            none does, that is its own node.
         tokens: token ids are read above the cut.
         state: names of caches below the cut that are read above it.
         columns: parts [start, end) of a row of given embeddings that are read above the cut (deepstack); what the host fills
@@ -58,6 +62,7 @@ class Boundary:
     """
 
     tensors: tuple[int, ...]
+    moments: tuple[int, ...]
     tokens: bool
     state: tuple[str, ...]
     columns: tuple[Columns, ...] = ()
@@ -100,18 +105,42 @@ class Dataflow:
                 reach[root] = max(reader, reach.get(root, reader))
         return reach
 
+    @functools.cached_property
+    def _readers(self) -> Mapping[int, tuple[int, ...]]:
+        """For each tensor that is read, the computed tensors that read it, through any number of views, in order."""
+        readers: dict[int, list[int]] = {}
+        for index, tensor in enumerate(self.graph.tensors):
+            if tensor.ordinal is not None and tensor.op not in VIEW_OPS:
+                for root in {self.graph.root(source) for source in tensor.inputs}:
+                    readers.setdefault(root, []).append(index)
+        return {root: tuple(found) for root, found in readers.items()}
+
     def boundary(self, cut: int) -> Boundary:
         """Find what crosses the cut before layer `cut`: what is owned below it and read above it."""
         tensors = self.graph.tensors
         severed = [root for root, reader in self._reach.items() if self.owner[root] < cut <= reader]
         crossing = {root for root in severed if tensors[root].op != "NONE" and not self.host_derived[root]}
-        needed = [index for index in crossing if not self._follows_from(index, crossing)]
+        follows = {index for index in crossing if self._follows_from(index, crossing)}
+        needed = sorted(crossing - follows, key=lambda index: tensors[index].ordinal or 0)
         return Boundary(
-            tensors=tuple(sorted(needed, key=lambda index: tensors[index].ordinal or 0)),
+            tensors=tuple(needed),
+            moments=tuple(self._last_moment(index, cut, follows) for index in needed),
             tokens=any(tensors[root].name == _TOKENS for root in severed),
             state=tuple(tensors[root].name for root in severed if root in self.caches),
             columns=self._columns(cut) if any(_is_given(tensors[root]) for root in severed) else (),
         )
+
+    def _last_moment(self, index: int, cut: int, follows: Container[int]) -> int:
+        """See `Boundary.moments`; what the upper side makes from the frontier for itself (`follows`) is read above the cut."""
+        tensors = self.graph.tensors
+        own = tensors[index].ordinal or 0
+        above: list[int] = []
+        below: list[int] = []
+        for reader in self._readers.get(index, ()):
+            is_above = self.owner[reader] >= cut or reader in follows
+            (above if is_above else below).append(tensors[reader].ordinal or 0)
+        first = min(above, default=own + 1)
+        return first - 1 if any(place < first for place in below) else own
 
     def _columns(self, cut: int) -> tuple[Columns, ...]:
         """What layers from `cut` on read of the embeddings; a view that is no range of columns counts as the whole row."""
@@ -192,11 +221,16 @@ def _find_owners(graph: Graph, caches: Mapping[int, Cache], n_layer: int | None)
             layer = caches[index].layer
         elif weight := _WEIGHT_LAYER.match(tensor.name):
             layer = int(weight[1])
-        elif tensor.op != "NONE" and (suffix := _NODE_LAYER.search(tensor.name)):
-            layer = int(suffix[1])
+        elif n_layer and tensor.op == "NONE" and _OUTPUT_WEIGHT.match(tensor.name):
+            layer = n_layer - 1
         else:
+            suffix = _NODE_LAYER.search(tensor.name) if tensor.op != "NONE" else None
             sources = tensor.inputs if tensor.view_of is None else (*tensor.inputs, tensor.view_of)
+            if suffix:  # weights and caches are where they are; what is computed must be there first
+                sources = tuple(source for source in sources if graph.tensors[source].op != "NONE")
+            named = int(suffix[1]) if suffix else BEFORE_LAYERS
             layer = max((layers[source] for source in sources), default=BEFORE_LAYERS)
+            layer = max(layer, named)
         # a layer beyond the trunk that runs with it does so before layer 0: the router of graniteswitch
         layers.append(layer if n_layer is None or layer < n_layer else BEFORE_LAYERS)
     return tuple(layers)

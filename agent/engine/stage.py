@@ -27,13 +27,21 @@ Frame = tuple[Bytes, ...]  # the data of the boundary tensors of one cut in one 
 
 
 class BoundaryTap:
-    """Writes what arrives and reads what leaves, at known nodes of one decode."""
+    """Writes what arrives and reads what leaves, at known nodes of one decode.
+
+    What arrives is written when the `moment` of its port has come. A tensor that only passes through leaves as it came.
+    """
 
     def __init__(self, read: Collection[Port], write: Mapping[Port, Bytes]) -> None:
         self._ggml = load_library().ggml
         self._read = {port.ordinal: port for port in read}
-        self._write = {port.ordinal: (port, data) for port, data in write.items()}
-        self.wanted: Container[int] | None = frozenset({*self._read, *self._write})
+        self._write: dict[int, list[tuple[Port, Bytes]]] = {}
+        for port, data in write.items():
+            self._write.setdefault(port.moment, []).append((port, data))
+        self._n_writes = len(write)
+        self._early = {port.ordinal for port in write if port.moment != port.ordinal}
+        self._pointers: dict[int, int] = {}  # of the early nodes, until their moment has come
+        self.wanted: Container[int] | None = frozenset({*self._read, *self._write, *self._early})
         self.taken: dict[int, Bytes] = {}
         self.written = 0
         self.unchanged = 0
@@ -41,31 +49,37 @@ class BoundaryTap:
     def ask(self, ordinal: int, pointer: int) -> bool:
         """True for a port, wherever it is."""
         del pointer
-        return ordinal in self._read or ordinal in self._write
+        return self.wanted is not None and ordinal in self.wanted
 
     def done(self, ordinal: int, pointer: int) -> None:
-        """Write first, then read, so that a tensor that only passes through a stage leaves as it came."""
-        if ordinal in self._write:
-            port, data = self._write[ordinal]
-            self._check(pointer, port)
-            if data.nbytes != port.n_bytes:
-                raise GraphChanged(f"{port.name} takes {port.n_bytes} bytes, {data.nbytes} arrived for it")
-            if np.array_equal(self._get(pointer, port), data):
-                self.unchanged += 1
-            self._ggml.ggml_backend_tensor_set(pointer, data.ctypes.data_as(ctypes.c_void_p), 0, port.n_bytes)
-            self.written += 1
+        """Write first, then read."""
+        if ordinal in self._early:
+            self._pointers[ordinal] = pointer
+        for port, data in self._write.get(ordinal, ()):
+            self._fill(pointer if port.ordinal == ordinal else self._pointers[port.ordinal], port, data)
         if ordinal in self._read:
             port = self._read[ordinal]
             self._check(pointer, port)
             self.taken[ordinal] = self._get(pointer, port)
 
+    def _fill(self, pointer: int, port: Port, data: Bytes) -> None:
+        self._check(pointer, port)
+        if data.nbytes != port.n_bytes:
+            raise GraphChanged(f"{port.name} takes {port.n_bytes} bytes, {data.nbytes} arrived for it")
+        if np.array_equal(self._get(pointer, port), data):
+            self.unchanged += 1
+        self._ggml.ggml_backend_tensor_set(pointer, data.ctypes.data_as(ctypes.c_void_p), 0, port.n_bytes)
+        self.written += 1
+        if port.ordinal in self.taken:
+            self.taken[port.ordinal] = data
+
     def finish(self, n_run: int, n_traced: int) -> None:
         """Check that the decode met every node that was traced and every port."""
         if n_run != n_traced:
             raise GraphChanged(f"the decode ran {n_run} nodes, the trace {n_traced}")
-        if self.written != len(self._write) or len(self.taken) != len(self._read):
+        if self.written != self._n_writes or len(self.taken) != len(self._read):
             raise GraphChanged(
-                f"{self.written} of {len(self._write)} boundary tensors written, {len(self.taken)} of {len(self._read)} read"
+                f"{self.written} of {self._n_writes} boundary tensors written, {len(self.taken)} of {len(self._read)} read"
             )
 
     def _get(self, pointer: int, port: Port) -> Bytes:

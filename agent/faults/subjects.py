@@ -41,8 +41,8 @@ class DroppedRecurrentState(FaultySessions):
         layer = layers[len(layers) // 2]
         kinds = self.contract.caches[layer]
         compressors = [kind for kind in kinds if kind.endswith("_state_kv")]  # deepseek4
-        kept = "s" if "s" in kinds else "r"
-        session.cache = f"dsv4_{compressors[0]}_l{layer}" if compressors else f"cache_{kept}_l{layer}"
+        kept = (*compressors, "s" if "s" in kinds else "r")[0]
+        session.cache = self.anatomy(DEFAULT_MICRO_BATCH).cache_name(layer, kept)
         return session
 
 
@@ -53,7 +53,7 @@ class FlippedKvByte(FaultySessions):
         """A session that gets it wrong."""
         session = sessions.FlippedKvByte(self.model, shape)
         layer = next(layer for layer, kind in enumerate(self.contract.state) if kind.attention)
-        session.cache = f"cache_k_l{layer}"
+        session.cache = self.anatomy(DEFAULT_MICRO_BATCH).cache_name(layer, "k")
         session.window = self.header.get_uint(self.header.key("attention.sliding_window"), 0)
         return session
 

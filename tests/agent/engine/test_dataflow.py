@@ -100,11 +100,58 @@ def test_a_tensor_belongs_to_the_layer_in_its_name() -> None:
     assert drawing.flow.owner[view] == 2
 
 
+def test_a_tensor_belongs_to_no_lower_layer_than_what_it_is_computed_from() -> None:
+    """A name that says less (hrm-text counts its stacks from their first layer) would let a cut part it from its source."""
+    drawing, _, embedded = start()
+    later = drawing.node("l_out-3", "ADD", embedded, embedded)
+    named = drawing.node("stack_norm-2", "RMS_NORM", later)
+    assert drawing.flow.owner[named] == 3
+
+
+def test_a_boundary_tensor_waits_for_the_layers_below_that_read_it_too() -> None:
+    """It is filled in right before the first layer above reads it; one that nobody below reads, at its own node."""
+    drawing, _, embedded = start()
+    below = drawing.node("mixed-0", "MUL_MAT", drawing.leaf("blk.0.attn.weight"), embedded)
+    lower = drawing.node("l_out-0", "ADD", below, embedded)
+    view = drawing.node("l_out-0 (view)", "VIEW", lower, view_of=lower)
+    drawing.node("mixed-1", "MUL_MAT", drawing.leaf("blk.1.attn.weight"), view)
+    upper = drawing.node("l_out-1", "ADD", embedded, lower)
+    flow = drawing.flow
+    tensors = flow.graph.tensors
+    found = flow.boundary(1)
+    assert drawing.names(found) == [tensors[embedded].name, "l_out-0"]
+    assert found.moments == ((tensors[upper].ordinal or 0) - 1, tensors[lower].ordinal)
+
+
+def test_what_the_upper_side_makes_for_itself_needs_the_truth() -> None:
+    """A copy without a weight belongs to a layer below and does not cross, so its source may not wait for the layers above."""
+    drawing, _, embedded = start()
+    lower = drawing.node("l_out-0", "ADD", embedded, embedded)
+    drawing.node("gate-0", "MUL_MAT", drawing.leaf("blk.0.gate.weight"), lower)
+    copied = drawing.node("l_out-0 (cont)", "CONT", lower)
+    drawing.node("l_out-1", "ADD", copied, lower)
+    found = drawing.flow.boundary(1)
+    assert drawing.names(found) == ["l_out-0"]
+    assert found.moments == ((drawing.tensors[copied].ordinal or 0) - 1,)
+
+
 def test_an_unnamed_tensor_belongs_to_the_layer_of_its_weight() -> None:
     """A node without a layer in its name follows the weight that it reads."""
     drawing, _, embedded = start()
     node = drawing.node("node_7", "MUL_MAT", drawing.leaf("blk.3.ffn.weight"), embedded)
     assert drawing.flow.owner[node] == 3
+
+
+def test_an_output_weight_belongs_to_the_last_layer() -> None:
+    """So does what is made with it of something early (kimi-k3): it is made where it is used and does not cross."""
+    drawing, _, embedded = start()
+    hidden = layer(drawing, 0, embedded)
+    score = drawing.node("node_8", "MUL", hidden, drawing.leaf("output_res_score.weight"))
+    for number in (1, 2):
+        hidden = layer(drawing, number, hidden)
+    drawing.node("result_norm", "MUL", hidden, score)
+    assert analyse(Graph(tuple(drawing.tensors)), 3).owner[score] == 2
+    assert [crossing.label for crossing in drawing.contract(3).cut(2).frontier] == ["l_out-0", "l_out-1"]
 
 
 def test_an_unnamed_tensor_belongs_to_the_layer_of_its_cache() -> None:

@@ -87,6 +87,46 @@ def test_a_boundary_tensor_that_does_not_cross_changes_the_logits(subjects: Subj
         assert feed(subject, stage, cut).exact
 
 
+# with token ids the columns that its upper layers read of the padded embeddings are zeros, whatever the ids are
+ZEROS = {("qwen3vl", "pad@input"), ("qwen3vlmoe", "pad@input")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", RECIPES)
+def test_no_tensor_of_any_frontier_is_there_for_nothing(subjects: Subjects, architecture: str) -> None:
+    """Over all architectures: every tensor, at every legal cut that more than one crosses, and at the middle one."""
+    subject = subjects(architecture)
+    anatomy, contract = subject.anatomy(16), subject.contract
+    middle = middle_cut(contract)
+    idle = []
+    for cut in contract.legal_cuts:
+        frontier = contract.cut(cut).frontier
+        if len(frontier) == 1 and cut != middle:
+            continue
+        for port, crossing in zip(anatomy.ports(cut, 1), frontier, strict=True):
+            with subject.stage(anatomy, cut, subject.n_layer) as stage:
+                exact = feed(subject, stage, cut, dropped=port).exact
+            if exact and (architecture, crossing.label) not in ZEROS:
+                idle.append((cut, crossing.label))
+    assert idle == []
+
+
+@pytest.mark.parametrize("family", ["kimi-k3", "step35"])
+def test_what_the_lower_layers_read_too_is_written_when_they_are_done(subjects: Subjects, family: str) -> None:
+    """Embeddings of kimi-k3, the input of step35's experts: written at once, they would give the lower layers the truth."""
+    subject = subjects(family)
+    anatomy = subject.anatomy(16)
+    early, last = anatomy.ports(4, 1)
+    assert early.ordinal < early.moment
+    assert last.moment == last.ordinal
+    turn = first(subject)
+    with subject.stage(anatomy, 4, subject.n_layer) as stage:
+        _, frames = stage.decode(turn.tokens, 0, 0, turn.frames[4], leaving=(4,))
+        assert stage.unchanged == 0
+    for given, left in zip(turn.frames[4], frames[4], strict=True):
+        assert given.tobytes() == left.tobytes(), "what passes through leaves as it came"
+
+
 @pytest.mark.parametrize("family", SMALL)
 def test_a_flipped_bit_on_the_wire_changes_the_logits(subjects: Subjects, family: str) -> None:
     """One high bit of one value of one frame is seen."""
