@@ -7,12 +7,13 @@ that it never outlives its parent.
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -22,6 +23,7 @@ from agent.runner.job import Job
 
 if TYPE_CHECKING:
     from agent.engine.library import Library
+    from agent.faults.catalog import Fault
     from agent.lanes.subject import Subject
 
 
@@ -53,6 +55,9 @@ def _run(job: Job, events: TextIO) -> None:
     from agent.header.reader import read_model_header
     from agent.lanes.subject import DEFAULT_MICRO_BATCH, Expectations, Subject
 
+    # what is loaded by now stays; graphs and transcripts have no cycles, and to look for some took a twentieth of the time
+    gc.freeze()
+    gc.set_threshold(100_000)
     library = load_library()
     device = choose_device(job.device)
     header = read_model_header(job.model)
@@ -96,15 +101,21 @@ def engine_facts(library: Library) -> dict[str, Any]:
 
 
 def _check(subject: Subject, name: str, params: Mapping[str, Any]) -> LaneResult:
-    from agent.faults.catalog import find_fault
     from agent.lanes.catalog import find_lane
 
     *seeded, lane = name.split("/")
-    for fault in map(find_fault, seeded):
+    for fault in _faults(seeded):
         if not fault.applies(subject.contract):
             return stopped(name, Status.NOT_APPLICABLE, f"{fault.name} cannot show on this model")
         subject = fault.seed(subject)
     return replace(find_lane(lane).run(subject, params), lane=name)
+
+
+def _faults(names: Sequence[str]) -> Iterator[Fault]:
+    if names:  # most batteries seed none, and need not load them
+        from agent.faults.catalog import find_fault
+
+        yield from map(find_fault, names)
 
 
 def _guarded(name: str, check: Callable[[], LaneResult]) -> LaneResult:

@@ -244,8 +244,15 @@ def child_environment() -> dict[str, str]:
     """The environment of a child: that of the parent, without a debugger being started at an abort.
 
     Waiting OpenMP threads sleep: with more threads than free cores, spinning ones cost hundreds of times more than they save.
+    numpy starts no threads of its own: it only adds and compares here.
     """
-    return {**os.environ, "GGML_NO_BACKTRACE": "1", "OMP_WAIT_POLICY": "passive", "PYTHONUNBUFFERED": "1"}
+    return {
+        **os.environ,
+        "GGML_NO_BACKTRACE": "1",
+        "OMP_WAIT_POLICY": "passive",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
 
 
 def last_words(log: str) -> str:
