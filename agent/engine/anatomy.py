@@ -121,10 +121,8 @@ class Anatomy:
         key = (cut, counts)
         if key not in self._ports:
             boundaries = [(flow, flow.boundary(cut)) for flow in self._flow(*counts)]
-            # the scheduler gives a second device a copy before its first node runs, so there a tensor is filled in at once
-            may_wait = len(self.step(*counts).devices) == 1
             nodes = [
-                Port.of(flow.graph.tensors[index], moment if may_wait else None)
+                Port.of(flow.graph.tensors[index], moment)
                 for flow, found in boundaries
                 for index, moment in zip(found.tensors, found.moments, strict=True)
             ]

@@ -54,7 +54,7 @@ class Boundary:
         tensors: indexes into the graph, in the order of execution.
         moments: for each of them the node, as `Tensor.ordinal`, after which it may still be filled in: the one before the first
             that reads it above the cut. Layers below the cut that read it too have then read what the stage had itself. Where
-            none does, that is its own node.
+            none does, or where another device is given a copy early, that is its own node.
         tokens: token ids are read above the cut.
         state: names of caches below the cut that are read above it.
         columns: parts [start, end) of a row of given embeddings that are read above the cut (deepstack); what the host fills
@@ -130,10 +130,17 @@ class Dataflow:
             columns=self._columns(cut) if any(_is_given(tensors[root]) for root in severed) else (),
         )
 
+    @functools.cached_property
+    def _copied(self) -> frozenset[int]:
+        """Tensors of which, or of a view of which, another device is given a copy."""
+        return frozenset(map(self.graph.root, self.graph.copied))
+
     def _last_moment(self, index: int, cut: int, follows: Container[int]) -> int:
         """See `Boundary.moments`; what the upper side makes from the frontier for itself (`follows`) is read above the cut."""
         tensors = self.graph.tensors
         own = tensors[index].ordinal or 0
+        if index in self._copied:
+            return own
         above: list[int] = []
         below: list[int] = []
         for reader in self._readers.get(index, ()):

@@ -55,9 +55,15 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True)
 class Graph:
-    """The graph of one micro-batch: all tensors, each after its inputs."""
+    """The graph of one micro-batch.
+
+    Attributes:
+        tensors: all tensors, each after its inputs.
+        copied: those of which the scheduler makes a copy for another device before that device begins.
+    """
 
     tensors: tuple[Tensor, ...]
+    copied: frozenset[int] = frozenset()
 
     def root(self, index: int) -> int:
         """The tensor that `index` is a view of, through any number of views; itself when it is none."""
@@ -91,6 +97,7 @@ class GraphRecorder:
     def __init__(self) -> None:
         self._ggml = load_library().ggml
         self._graphs: list[list[Tensor]] = []
+        self._copied: list[set[int]] = []
         self._index: dict[int, int] = {}
         self._executed: set[int] = set()
         self._first: bytes | None = None
@@ -108,6 +115,7 @@ class GraphRecorder:
         name = GgmlTensor.from_address(pointer).name
         if not self._graphs or pointer in self._executed or name == self._first:
             self._graphs.append([])
+            self._copied.append(set())
             self._index, self._executed, self._by_name = {}, set(), {}
             self._first = None if name[:1] in _NAMELESS else name
         self._executed.add(pointer)
@@ -121,7 +129,8 @@ class GraphRecorder:
 
     def result(self) -> StepGraphs:
         """What was recorded."""
-        graphs = tuple(Graph(tuple(tensors)) for tensors in self._graphs)
+        recorded = zip(self._graphs, self._copied, strict=True)
+        graphs = tuple(Graph(tuple(tensors), frozenset(copied)) for tensors, copied in recorded)
         return StepGraphs(graphs, self._n_nodes, tuple(sorted(self._devices.items())))
 
     def _add(self, pointer: int, ordinal: int | None, name: str | None = None) -> int:
@@ -159,7 +168,9 @@ class GraphRecorder:
             return known
         copy = _COPY_NAME.match(GgmlTensor.from_address(pointer).name.decode("utf-8", "replace"))
         if copy and copy[1] in self._by_name:
-            return self._by_name[copy[1]]
+            original = self._by_name[copy[1]]
+            self._copied[-1].add(original)
+            return original
         # a leaf that is met as a copy only (token ids on another device) goes by its own name
         return self._add(pointer, None, name=copy[1] if copy else None)
 

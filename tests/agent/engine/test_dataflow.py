@@ -123,6 +123,18 @@ def test_a_boundary_tensor_waits_for_the_layers_below_that_read_it_too() -> None
     assert found.moments == ((tensors[upper].ordinal or 0) - 1, tensors[lower].ordinal)
 
 
+def test_a_boundary_tensor_of_which_a_device_has_a_copy_does_not_wait() -> None:
+    """The copy is made before the device begins, of the tensor or of a view of it: what is written later would not arrive."""
+    drawing, _, embedded = start()
+    view = drawing.node("embedded (view)", "VIEW", embedded, view_of=embedded)
+    lower = drawing.node("l_out-0", "MUL_MAT", drawing.leaf("blk.0.attn.weight"), embedded)
+    drawing.node("l_out-1", "ADD", view, lower)
+    tensors = tuple(drawing.tensors)
+    waiting, at_once = analyse(Graph(tensors)).boundary(1), analyse(Graph(tensors, frozenset({view}))).boundary(1)
+    assert waiting.tensors == at_once.tensors
+    assert waiting.moments != at_once.moments == tuple(tensors[index].ordinal for index in at_once.tensors)
+
+
 def test_what_the_upper_side_makes_for_itself_needs_the_truth() -> None:
     """A copy without a weight belongs to a layer below and does not cross, so its source may not wait for the layers above."""
     drawing, _, embedded = start()

@@ -119,6 +119,7 @@ def test_the_schedulers_copy_of_a_node_is_that_node(memory: Memory) -> None:
     (graph,) = record(node, reader).result().graphs
     assert names(graph) == ["a", "b", "l_out-3", "l_out-4"]
     assert graph.tensors[3].inputs == (2, 2)
+    assert graph.copied == {2}
 
 
 def test_copies_with_marks_in_their_names_resolve_too(memory: Memory) -> None:
@@ -137,6 +138,7 @@ def test_a_copy_belongs_to_its_own_micro_batch(memory: Memory) -> None:
     for graph in step.graphs:
         assert graph.tensors[-1].inputs == (2, 2)
         assert len(graph.tensors) == 4
+        assert graph.copied == {2}
 
 
 @pytest.mark.parametrize("name", ["inp_tokens", "blk.3.attn.weight", "cache_k_l3"])

@@ -426,12 +426,13 @@ def test_a_job_survives_its_line(job: Jobs) -> None:
 
 
 def test_the_child_has_the_environment_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With no debugger at an abort, and with threads that sleep while they wait."""
+    """With no debugger at an abort, threads that sleep while they wait, and none of numpy's."""
     monkeypatch.setenv("LLAMA_CPP_LIB_PATH", "somewhere")
     environment = child_environment()
     assert environment["LLAMA_CPP_LIB_PATH"] == "somewhere"
     assert environment["GGML_NO_BACKTRACE"] == "1"
     assert environment["OMP_WAIT_POLICY"] == "passive"
+    assert environment["OPENBLAS_NUM_THREADS"] == "1"
 
 
 @pytest.mark.parametrize(
