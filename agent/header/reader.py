@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.header.model import Header, Shard, SkippedArray, SkippedString, TensorInfo, Value
 from agent.header.parse import parse
 from agent.header.source import FileSource
-from agent.header.splits import merge, shard_paths
+from agent.header.splits import merge, shard_names, shard_paths
 
 __all__ = [
     "Header",
@@ -48,16 +48,26 @@ def read_model_header(path: Path) -> Header:
 
 
 def read_remote_header(reference: str) -> Header:
-    """Read a header on the hub, ``hf://OWNER/REPO@REVISION/PATH.gguf``; of a split model, its first file's.
+    """Read the header of a whole model on the hub, ``hf://OWNER/REPO@REVISION/PATH.gguf``; of a split model, any of its files.
 
     Raises:
-        RemoteUnreadable: the reference, the network or the answer is not what it should be.
-        NotAGguf, HeaderInvalid: as `read_header`.
+        RemoteUnreadable: the reference, the network or the answer is not what it should be, for any of the files.
+        NotAGguf, HeaderInvalid: as `read_model_header`.
     """
+    named, name = _read_remote(reference, whole_model=False)
+    names = shard_names(name, named)
+    if len(names) == 1:
+        return named if named.architecture else _read_remote(reference, whole_model=True)[0]
+    folder = reference.removesuffix(name)
+    return merge([_read_remote(folder + shard, whole_model=index == 0)[0] for index, shard in enumerate(names)])
+
+
+def _read_remote(reference: str, *, whole_model: bool) -> tuple[Header, str]:
+    """The header of one file and the file's name."""
     from agent.header.remote import HubSource
 
     source = HubSource(reference)
-    return parse(source, Path(source.file_name), whole_model=True)
+    return parse(source, Path(source.file_name), whole_model=whole_model), source.file_name
 
 
 def _read(path: Path, *, whole_model: bool) -> Header:

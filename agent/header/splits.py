@@ -20,21 +20,21 @@ _NAME = re.compile(r"(?P<prefix>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\
 _MISSING_SHOWN = 5
 
 
-def shard_paths(path: Path, header: Header) -> tuple[Path, ...]:
-    """Return the files of the model that `path` belongs to, in their order; only `path` for one that is not split.
+def shard_names(file_name: str, header: Header) -> tuple[str, ...]:
+    """Return the names of the files of the model that the file belongs to, in their order; its own for one that is not split.
 
     Raises:
-        HeaderInvalid: `split_mismatch` where the name and the metadata differ, `missing_shards` with the missing names.
+        HeaderInvalid: `split_mismatch` where the name and the metadata differ.
     """
     count = header.get_uint("split.count", 1)
-    name = _NAME.fullmatch(path.name)
+    name = _NAME.fullmatch(file_name)
     if count <= 1:
         if name and int(name["count"]) > 1:
             header.fail(
                 Verdict.SPLIT_MISMATCH,
                 f"its name says shard {int(name['number'])} of {int(name['count'])}, its header says a whole model",
             )
-        return (path,)
+        return (file_name,)
     if count > MAX_SHARDS:
         header.fail(Verdict.LIMIT_EXCEEDED, f"split.count is {count}; the limit is {MAX_SHARDS}")
     number = header.get_uint("split.no") + 1
@@ -43,11 +43,27 @@ def shard_paths(path: Path, header: Header) -> tuple[Path, ...]:
             Verdict.SPLIT_MISMATCH,
             f"its header says shard {number} of {count}, so its name must end with -{number:05d}-of-{count:05d}.gguf",
         )
-    paths = tuple(path.with_name(f"{name['prefix']}-{index + 1:05d}-of-{count:05d}.gguf") for index in range(count))
+    return tuple(shard_name(name["prefix"], index, count) for index in range(count))
+
+
+def shard_name(prefix: str, index: int, count: int) -> str:
+    """The name of file `index`, from 0 on, of `count`."""
+    return f"{prefix}-{index + 1:05d}-of-{count:05d}.gguf"
+
+
+def shard_paths(path: Path, header: Header) -> tuple[Path, ...]:
+    """Return the files of the model that `path` belongs to, in their order; only `path` for one that is not split.
+
+    Raises:
+        HeaderInvalid: as `shard_names`, and `missing_shards` with the missing names.
+    """
+    paths = tuple(path.with_name(name) for name in shard_names(path.name, header))
+    if len(paths) == 1:
+        return paths
     missing = [printable(shard.name) for shard in paths if not shard.is_file()]
     if missing:
         names = ", ".join(missing[:_MISSING_SHOWN]) + (", ..." if len(missing) > _MISSING_SHOWN else "")
-        header.fail(Verdict.MISSING_SHARDS, f"{len(missing)} of {count} shards are missing: {names}")
+        header.fail(Verdict.MISSING_SHARDS, f"{len(missing)} of {len(paths)} shards are missing: {names}")
     return paths
 
 

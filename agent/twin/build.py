@@ -15,16 +15,18 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.errors import TwinBuildFailed, TwinNotStored
+from agent.header.splits import shard_name
 from agent.twin.layout import Shape, stored_as
-from agent.twin.metadata import TOKENIZERS, write_gguf
+from agent.twin.metadata import TOKENIZERS, Split, write_gguf
 from agent.twin.recipe import Recipe
+from agent.twin.shards import divide
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +39,7 @@ _NUMBERS = re.compile(r"(\d+)")
 
 
 def build_twin(recipe: Recipe, folder: Path) -> Path:
-    """The file of a twin, built if the folder does not hold it yet.
+    """The file of a twin, the first one of several, built if the folder does not hold it yet.
 
     The name holds the recipe's digest and that of the library and code that built it, so a file is never out of date; the
     same inputs give the same bytes. Several processes may ask for the same twin at once.
@@ -55,19 +57,26 @@ def build_twin(recipe: Recipe, folder: Path) -> Path:
     """
     from filelock import FileLock
 
-    path = folder / f"{recipe.architecture}-{_key(recipe)[:20]}.gguf"
+    prefix = folder / f"{recipe.architecture}-{_key(recipe)[:20]}"
+    paths = _paths(prefix, len(recipe.shards))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            return path
-        with FileLock(f"{path}.lock"):
-            if not path.exists():
-                _write(recipe, path)
+        if all(path.exists() for path in paths):
+            return paths[0]
+        with FileLock(f"{prefix}.gguf.lock"):
+            if not all(path.exists() for path in paths):
+                _write(recipe, paths)
     except OSError as error:
         raise TwinNotStored(
-            f"{path} cannot be written ({error.strerror or error}): free the disk, or set SKIPPY_CACHE to another folder"
+            f"{paths[0]} cannot be written ({error.strerror or error}): free the disk, or set SKIPPY_CACHE to another folder"
         ) from error
-    return path
+    return paths[0]
+
+
+def _paths(prefix: Path, n_shards: int) -> list[Path]:
+    if not n_shards:
+        return [prefix.with_name(f"{prefix.name}.gguf")]
+    return [prefix.with_name(shard_name(prefix.name, index, n_shards)) for index in range(n_shards)]
 
 
 def _key(recipe: Recipe) -> str:
@@ -76,10 +85,10 @@ def _key(recipe: Recipe) -> str:
 
 @functools.cache
 def _code_digest() -> str:
-    from agent.twin import layout, metadata, tensors, weights
+    from agent.twin import layout, metadata, shards, tensors, weights
 
     digest = hashlib.sha256()
-    for source in (__file__, layout.__file__, metadata.__file__, tensors.__file__, weights.__file__):
+    for source in (__file__, *(str(module.__file__) for module in (layout, metadata, shards, tensors, weights))):
         digest.update(Path(source).read_bytes())
     return digest.hexdigest()
 
@@ -100,8 +109,8 @@ def _library_digest() -> str:
     raise TwinBuildFailed(f"no libllama in {folder}; set LLAMA_CPP_LIB_PATH to the folder of the libraries under test")
 
 
-def _write(recipe: Recipe, path: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".twin-") as scratch:
+def _write(recipe: Recipe, paths: Sequence[Path]) -> None:
+    with tempfile.TemporaryDirectory(dir=paths[0].parent, prefix=".twin-") as scratch:
         tokenizer = TOKENIZERS[0]
         try:
             shapes = _tensor_shapes(recipe, Path(scratch), tokenizer)
@@ -110,9 +119,13 @@ def _write(recipe: Recipe, path: Path) -> None:
                 raise
             tokenizer = TOKENIZERS[1]
             shapes = _tensor_shapes(recipe, Path(scratch), tokenizer)
-        part = Path(scratch) / "twin.gguf"
-        write_gguf(part, recipe, _tensors(recipe, shapes), tokenizer)
-        part.replace(path)
+        parts = [Path(scratch) / path.name for path in paths]
+        files = divide(sorted(shapes, key=_natural), recipe.shards)
+        for number, (part, names) in enumerate(zip(parts, files, strict=True)):
+            split = Split(number, len(parts), len(shapes)) if recipe.shards else None
+            write_gguf(part, recipe, _tensors(recipe, shapes, names), tokenizer, split)
+        for part, path in zip(parts, paths, strict=True):
+            part.replace(path)
 
 
 def _tensor_shapes(recipe: Recipe, scratch: Path, tokenizer: str) -> dict[str, Shape]:
@@ -150,10 +163,12 @@ def _tensor_shapes(recipe: Recipe, scratch: Path, tokenizer: str) -> dict[str, S
     )
 
 
-def _tensors(recipe: Recipe, shapes: dict[str, Shape]) -> Iterator[tuple[str, NDArray[np.float32 | np.int32]]]:
+def _tensors(
+    recipe: Recipe, shapes: dict[str, Shape], names: Sequence[str]
+) -> Iterator[tuple[str, NDArray[np.float32 | np.int32]]]:
     from agent.twin.weights import fill
 
-    for name in sorted(shapes, key=_natural):
+    for name in names:
         yield name, fill(name, shapes[name], seed=recipe.seed, gains=recipe.gains)
 
 

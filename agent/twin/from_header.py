@@ -44,7 +44,7 @@ _OPTIONAL = ("attention.sliding_window",)
 
 
 def recipe_of_header(header: Header) -> Recipe:
-    """The twin of the model that `header` describes: its layers, windows, sharing and experts' places, in tiny widths.
+    """The twin of the model that `header` describes: its layers, windows, sharing, experts' places and files, in tiny widths.
 
     Layers for next-token prediction are left out: no cut of the trunk touches them.
 
@@ -75,7 +75,17 @@ def recipe_of_header(header: Header) -> Recipe:
         pattern="".join(_LETTERS[kind] for kind in kinds) if kinds else base.pattern[:1] * n_layer,
         source=f"header of {header.path.name}",
         notes=f"{n_layer} layers as in the model; widths as in the twin of {header.architecture}",
+        shards=_shards(header),
     )
+
+
+def _shards(header: Header) -> tuple[tuple[str, ...], ...]:
+    if len(header.shards) == 1:
+        return ()
+    files: list[list[str]] = [[] for _ in header.shards]
+    for tensor in header.tensors:
+        files[tensor.shard].append(tensor.name)
+    return tuple(map(tuple, files))
 
 
 def _nearest(header: Header) -> Recipe:

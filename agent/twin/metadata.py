@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,15 @@ _WIDE_LISTS = (".ple.layer_multipliers", ".ple.head_offsets", ".ple.head_vocab_s
 
 # llama.cpp's own tokenizer for models without text, and what a llama.cpp that does not know it has in its place
 TOKENIZERS = ("test", "none")
+
+
+@dataclass(frozen=True)
+class Split:
+    """One file of several: its number from 0 on, how many there are, and the tensors in all of them (`split.*`)."""
+
+    number: int
+    count: int
+    n_tensors: int
 
 
 def metadata_of(recipe: Recipe, tokenizer: str = TOKENIZERS[0]) -> dict[str, MetaValue]:
@@ -42,19 +52,28 @@ def write_gguf(
     recipe: Recipe,
     tensors: Iterable[tuple[str, NDArray[np.float32 | np.int32]]] = (),
     tokenizer: str = TOKENIZERS[0],
+    split: Split | None = None,
 ) -> None:
     """Writes one GGUF: the recipe's metadata, then the tensors in the given order.
+
+    Of several files only the first has the recipe's metadata, as `llama-gguf-split` writes them.
 
     Args:
         path: the file, overwritten.
         recipe: whose metadata is written.
         tensors: name and data; a data array's shape is the reverse of GGML's.
         tokenizer: one of `TOKENIZERS`.
+        split: which of several files it is.
     """
     import gguf
 
     writer = gguf.GGUFWriter(path, recipe.architecture)
-    _add_entries(writer, metadata_of(recipe, tokenizer))
+    if split is None or split.number == 0:
+        _add_entries(writer, metadata_of(recipe, tokenizer))
+    if split is not None:
+        writer.add_uint16("split.no", split.number)
+        writer.add_uint16("split.count", split.count)
+        writer.add_int32("split.tensors.count", split.n_tensors)
     for name, data in tensors:
         writer.add_tensor(name, data)
     writer.write_header_to_file()

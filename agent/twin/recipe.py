@@ -31,6 +31,7 @@ class Recipe:
             of three projections, ``split-gate-up`` writes `ffn_gate_exps` and `ffn_up_exps` in place of one tensor.
         seed: chooses other random weights; set where the first ones leave two tokens nearly equal.
         gains: scales of weights that need another one than usual, by shell pattern; the first that fits is used.
+        shards: of a model in several files, the names of the tensors in each; empty for one file.
     """
 
     architecture: str
@@ -44,6 +45,7 @@ class Recipe:
     layout: tuple[str, ...] = ()
     seed: int = 0
     gains: Mapping[str, float] = field(default_factory=dict)
+    shards: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.pattern) != self.n_layer or not set(self.pattern) <= LETTERS:
@@ -57,6 +59,8 @@ class Recipe:
         content = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("source", "notes")}
         content["metadata"] = dict(self.metadata)
         content["gains"] = list(self.gains.items())  # their order decides which one is used
+        if not self.shards:
+            del content["shards"]  # answers are recorded under the digests of recipes from before there were shards
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=list)
         return hashlib.sha256(text.encode()).hexdigest()
 

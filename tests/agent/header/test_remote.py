@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from agent.commands.folders import twin_folder
 from agent.errors import RemoteUnreadable
-from agent.header.reader import read_remote_header
+from agent.header.reader import read_header, read_remote_header
 from agent.twin.build import build_twin
 from agent.twin.catalog import recipe_for
 from tests.agent.header.kit import architecture, gguf, key, strings
@@ -34,9 +35,15 @@ except AgentError as error:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one file in ranges, or misbehaves as `fault` says. `sent` counts the bytes of bodies."""
+    """Serves files in ranges, or misbehaves as `fault` says. `sent` counts the bytes of bodies.
+
+    Attributes:
+        data: of every path that is not in `files`.
+        files: other files, by name; None for one that is not there.
+    """
 
     data = b""
+    files: dict[str, bytes | None]
     fault = ""
     sent = 0
     asked: list[str]
@@ -50,7 +57,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer a range."""
         self.server.asked.append(f"{self.path} {self.headers.get('Range')}")
-        if self.server.fault == "missing" or "/resolve/" not in self.path:  # the client also asks for news about itself
+        data = self.server.files.get(self.path.rpartition("/")[2], self.server.data)
+        if (
+            data is None or self.server.fault == "missing" or "/resolve/" not in self.path
+        ):  # the client also asks for news about itself
             self.send_response(404)
             self.send_header("X-Error-Code", "EntryNotFound")
             self.send_header("Content-Length", "0")
@@ -63,10 +73,10 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             return
         first, last = (int(part) for part in str(self.headers["Range"]).removeprefix("bytes=").split("-"))
-        body = self.server.data[first : last + 1]
+        body = data[first : last + 1]
         endless = self.server.fault in ("ignores ranges", "long")
         self.send_response(200 if self.server.fault == "ignores ranges" else 206)
-        total = len(self.server.data) + (first if self.server.fault == "grows" else 0)
+        total = len(data) + (first if self.server.fault == "grows" else 0)
         start = first + (self.server.fault == "other range")
         if self.server.fault != "no content range":
             self.send_header("Content-Range", f"bytes {start}-{start + len(body) - 1}/{total}")
@@ -88,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
 def server() -> Iterator[Server]:
     """A hub on a free port, with the twin of a hybrid as its file."""
     server = Server(("127.0.0.1", 0), Handler)
-    server.asked = []
+    server.asked, server.files = [], {}
     server.data = build_twin(recipe_for("jamba"), twin_folder()).read_bytes()
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -114,6 +124,36 @@ def test_a_header_is_read_by_ranges(server: Server) -> None:
     ranges = [line for line in server.asked if line.startswith("/owner/repo/resolve/0123456789abcdef")]
     assert 1 <= len(ranges) < 3
     assert len(server.data) > 3 << 20
+
+
+def in_files(server: Server, count: int) -> list[str]:
+    """Put a twin in `count` files on the server; their references."""
+    recipe = recipe_for("lfm2")
+    names = [tensor.name for tensor in read_header(build_twin(recipe, twin_folder())).tensors]
+    shards = tuple(tuple(names[number::count]) for number in range(count))
+    first = build_twin(replace(recipe, shards=shards), twin_folder())
+    paths = [first.with_name(first.name.replace("-00001-of-", f"-{number + 1:05d}-of-")) for number in range(count)]
+    server.files = {path.name: path.read_bytes() for path in paths}
+    return [REFERENCE.replace("model.gguf", path.name) for path in paths]
+
+
+@pytest.mark.parametrize("named", [0, 2])
+def test_all_files_of_a_split_model_are_read(server: Server, named: int) -> None:
+    """Whichever file is named: architecture and layers of the first, tensors of all."""
+    whole = read_header(build_twin(recipe_for("lfm2"), twin_folder()))
+    references = in_files(server, 3)
+    assert ask(server, references[named]) == f"lfm2 {whole.block_count} {len(whole.tensors)}"
+
+
+def test_a_file_that_the_hub_does_not_have_is_named(server: Server) -> None:
+    """Two of three files are no model."""
+    references = in_files(server, 3)
+    lost = references[1].rpartition("/")[2]
+    server.files[lost] = None
+    answer = ask(server, references[0])
+    assert answer.startswith("RemoteUnreadable")
+    assert lost in answer
+    assert "404" in answer
 
 
 @pytest.mark.parametrize(

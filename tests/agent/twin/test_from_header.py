@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
+from gguf import GGUFReader
 
 from agent.commands.folders import twin_folder
 from agent.errors import NoRecipe
@@ -14,6 +16,8 @@ from agent.header.reader import Header, read_model_header
 from agent.twin.build import build_twin
 from agent.twin.catalog import recipe_for
 from agent.twin.from_header import recipe_of_header
+from agent.twin.shards import divide
+from tests.agent.conftest import Cli
 
 
 def header_of(architecture: str, family: str | None = None) -> Header:
@@ -65,6 +69,66 @@ def test_blocks_that_run_more_often_make_more_layers(tmp_path: Path) -> None:
     twin = read_model_header(build_twin(recipe, tmp_path))
     assert twin.block_count == 6
     assert len(layer_kinds_from_metadata(twin) or ()) == len(layer_kinds_from_tensors(twin)) == 18
+
+
+def in_files(architecture: str, count: int) -> Header:
+    """The header of a twin in `count` files, whose borders fall into layers."""
+    recipe = recipe_for(architecture)
+    names = [tensor.name for tensor in header_of(architecture).tensors]
+    size = -(-len(names) // count)
+    shards = tuple(tuple(names[start : start + size]) for start in range(0, len(names), size))
+    return read_model_header(build_twin(dataclasses.replace(recipe, shards=shards), twin_folder()))
+
+
+def by_file(header: Header) -> list[list[str]]:
+    """Names of tensors by file."""
+    return [[t.name for t in header.tensors if t.shard == number] for number in range(len(header.shards))]
+
+
+def test_the_twin_is_in_as_many_files_as_the_model(tmp_path: Path) -> None:
+    """Each tensor in the file of the same number, and the weights those of the twin in one file."""
+    header = in_files("deepseek32", 5)
+    path = build_twin(recipe_of_header(header), tmp_path)
+    assert path.name.endswith("-00001-of-00005.gguf")
+    twin = read_model_header(path)
+    assert len(by_file(header)) == 5
+    assert by_file(twin) == by_file(header)
+    whole = build_twin(recipe_for("deepseek32"), twin_folder())
+    assert {piece.name: piece.data.tobytes() for shard in twin.shards for piece in GGUFReader(shard.path).tensors} == {
+        piece.name: piece.data.tobytes() for piece in GGUFReader(whole).tensors
+    }
+
+
+def test_a_twin_of_several_files_is_built_anew_when_one_is_gone(tmp_path: Path) -> None:
+    """The first file alone is no twin."""
+    recipe = recipe_of_header(in_files("lfm2", 3))
+    first = build_twin(recipe, tmp_path)
+    (lost,) = tmp_path.glob("*-00003-of-00003.gguf")
+    before = lost.read_bytes()
+    lost.unlink()
+    assert build_twin(recipe, tmp_path) == first
+    assert lost.read_bytes() == before
+
+
+def test_a_tensor_that_only_the_twin_has_goes_with_its_layer() -> None:
+    """Into the first file with some of the layer; without a layer, or with one that no file has, into the first."""
+    shards = (("token_embd.weight", "blk.0.a"), ("blk.0.b", "blk.1.a"), ("blk.2.a",))
+    names = ["blk.0.b", "blk.0.new", "blk.1.new", "blk.2.a", "blk.9.new", "output.weight", "token_embd.weight"]
+    assert divide(names, shards) == [
+        ["blk.0.new", "blk.9.new", "output.weight", "token_embd.weight"],
+        ["blk.0.b", "blk.1.new"],
+        ["blk.2.a"],
+    ]
+    assert divide(names, ()) == [names]
+
+
+@pytest.mark.slow
+def test_a_model_in_several_files_is_certified(cli: Cli, tmp_path: Path) -> None:
+    """Every lane, the package's among them, on a twin that llama.cpp loads from as many files as the model has."""
+    first = in_files("deepseek32", 5).path
+    assert cli("certify", "--twin-of", first, "--receipts", tmp_path).code == 0
+    (receipt,) = (json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.glob("*/receipt.json"))
+    assert len(receipt["subject"]["files"]) == 5
 
 
 def test_prediction_layers_are_left_out() -> None:
