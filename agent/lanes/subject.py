@@ -66,6 +66,7 @@ class Subject(Resource):
         self._anatomies: dict[Shape, Anatomy] = {}
         self._references: dict[Workload, Transcript] = {}
         self.crossings: dict[tuple[Workload, int], tuple[Agreement, bool]] = {}  # those of `agent.lanes.chained.cross`
+        self.sensitivity: float | None = None  # that of `agent.lanes.rounding`, once it was asked for
 
     # -- what a fault may replace ----------------------------------------------------------------------------------------
 
