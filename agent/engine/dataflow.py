@@ -1,8 +1,9 @@
 """The data flow of one graph: who owns which tensor, where state is kept, what a cut severs.
 
-Ownership. A tensor belongs to a layer if its name says so (llama.cpp names nodes ``<what>-<layer>``), else if it reads a
-weight ``blk.<layer>.*`` or a cache of that layer, else to the highest layer among its inputs. What comes before the first
-layer is owned by layer -1, what comes after the last one (weights ``output*`` too) by the last.
+Ownership. A tensor belongs to a layer if its name says so (llama.cpp names nodes ``<what>-<layer>``), but to no lower one than
+what it is computed from; else if it reads a weight ``blk.<layer>.*`` or a cache of that layer, else to the highest layer among
+its inputs. What comes before the first layer is owned by layer -1, what comes after the last one (weights ``output*`` too) by
+the last.
 
 State. A cache tensor is one that llama.cpp names ``cache_<kind>_l<layer>`` (``dsv4_<kind>_l<layer>`` in one model), or any
 tensor that is not computed and that the graph writes into: a model may give its cache another name, and one of the pin does.

@@ -59,7 +59,11 @@ def read_remote_header(reference: str) -> Header:
     if len(names) == 1:
         return named if named.architecture else _read_remote(reference, whole_model=True)[0]
     folder = reference.removesuffix(name)
-    return merge([_read_remote(folder + shard, whole_model=index == 0)[0] for index, shard in enumerate(names)])
+    headers = []
+    for index, shard in enumerate(names):
+        is_named = shard == name and (named.architecture or index > 0)  # what was fetched is not fetched again
+        headers.append(named if is_named else _read_remote(folder + shard, whole_model=index == 0)[0])
+    return merge(headers)
 
 
 def _read_remote(reference: str, *, whole_model: bool) -> tuple[Header, str]:

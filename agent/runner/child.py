@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -23,7 +23,6 @@ from agent.runner.job import Job
 
 if TYPE_CHECKING:
     from agent.engine.library import Library
-    from agent.faults.catalog import Fault
     from agent.lanes.subject import Subject
 
 
@@ -104,18 +103,14 @@ def _check(subject: Subject, name: str, params: Mapping[str, Any]) -> LaneResult
     from agent.lanes.catalog import find_lane
 
     *seeded, lane = name.split("/")
-    for fault in _faults(seeded):
+    for seed in seeded:
+        from agent.faults.catalog import find_fault  # most batteries seed none, and need not load them
+
+        fault = find_fault(seed)
         if not fault.applies(subject.contract):
             return stopped(name, Status.NOT_APPLICABLE, f"{fault.name} cannot show on this model")
         subject = fault.seed(subject)
     return replace(find_lane(lane).run(subject, params), lane=name)
-
-
-def _faults(names: Sequence[str]) -> Iterator[Fault]:
-    if names:  # most batteries seed none, and need not load them
-        from agent.faults.catalog import find_fault
-
-        yield from map(find_fault, names)
 
 
 def _guarded(name: str, check: Callable[[], LaneResult]) -> LaneResult:

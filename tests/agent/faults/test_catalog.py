@@ -140,6 +140,19 @@ def test_what_is_lost_of_compressed_caches_is_seen(manifest: Manifest, legs: Leg
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "family"),
+    [("boundary-tensor-forgotten", family) for family in ("step35", "kimi-k3", "talkie", "hrm-text")]
+    + [("recurrent-state-dropped", "plamo2")],
+)
+def test_what_one_architecture_once_hid_is_seen(manifest: Manifest, legs: Legs, fault: str, family: str) -> None:
+    """The rest of a frontier that was made from a tensor written too early, and a state under a name of its own."""
+    (trial,) = trials(manifest, legs, [fault], family)
+    assert trial.caught
+    assert not trial.missed
+
+
+@pytest.mark.slow
 def test_threads_are_held_to_the_bit_where_they_share_cells(manifest: Manifest, legs: Legs) -> None:
     """In deepseek4 greedy steps are held to rounding; a kernel that depends on threads still shows in the prefill."""
     (trial,) = trials(manifest, legs, ["thread-dependent"], "deepseek4")

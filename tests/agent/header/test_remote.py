@@ -143,6 +143,8 @@ def test_all_files_of_a_split_model_are_read(server: Server, named: int) -> None
     whole = read_header(build_twin(recipe_for("lfm2"), twin_folder()))
     references = in_files(server, 3)
     assert ask(server, references[named]) == f"lfm2 {whole.block_count} {len(whole.tensors)}"
+    ranges = [line for line in server.asked if "/resolve/" in line]
+    assert len(ranges) == len(set(ranges)) >= 3, "no part of a file is fetched twice"
 
 
 def test_a_file_that_the_hub_does_not_have_is_named(server: Server) -> None:
